@@ -38,7 +38,7 @@ def test_behind_sudo_it_is_the_caller(monkeypatch: pytest.MonkeyPatch, euid: int
         ([0, None, 7654321], "root and user 7654321"),
     ],
 )
-def test_a_lab_is_anothers_only_if_it_says_so(
+def test_a_lab_belongs_to_another_user_only_if_it_says_so(
     monkeypatch: pytest.MonkeyPatch, owners: list[int | None], others: str
 ) -> None:
     monkeypatch.setattr(account, "uid", lambda: 1234567)

@@ -127,7 +127,7 @@ def test_the_example_tests_a_lab(
     assert b'failures="1"' in (tmp_path / "smoke.xml").read_bytes()
 
 
-def test_a_test_tells_its_listener_and_refuses_unknown_checks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_test_reports_to_its_listener_and_refuses_unknown_checks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, told = Cluster(CONTROLLER, LINUX), []
     monkeypatch.setattr(ways, "of", lambda _name, _site: (list(cluster.tags), access(cluster)))
     lab = Lab("ci")
@@ -184,7 +184,7 @@ def test_known_names_need_no_hypervisor(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert Lab.known_names(site) == ["old"]
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     for name in winlab.__all__:
         assert getattr(winlab, name) is not None
     tree = ast.walk(ast.parse(Path(winlab.__file__).read_text(encoding="utf-8")))
@@ -197,7 +197,7 @@ def test_every_public_name_is_there() -> None:
         winlab.Nothing  # noqa: B018
 
 
-def test_every_method_in_the_page_s_table_is_there() -> None:
+def test_every_method_in_the_page_s_table_exists() -> None:
     rows = example.PAGE.read_text().split("| command | method |")[1].split("\n\n")[0].splitlines()[2:]
     words = {word for row in rows for word in row.split("|")[2].replace("`", " ").replace(",", " ").split()}
     known = {name for one in (winlab.Lab, winlab.Node) for name in dir(one)} | {"Lab.all", "node(name):", "the", "same"}

@@ -267,7 +267,7 @@ WORK = {
     ids=lambda value: errno.errorcode.get(value, "") if value > 1 else ("once", "stays")[value],
 )
 @pytest.mark.parametrize("name", WORK)
-def test_nothing_is_lost_and_once_more_succeeds(
+def test_nothing_is_lost_and_a_retry_succeeds(
     name: str, number: int, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disks.answer(monkeypatch)
@@ -299,7 +299,7 @@ def test_nothing_is_lost_and_once_more_succeeds(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
-def test_what_only_helps_never_fails(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_writes_never_fail(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal, the usual times, and known digests: work goes on without them."""
     for fail_at in range(1, 12):
         folder = tmp_path / str(fail_at)

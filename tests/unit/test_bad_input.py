@@ -70,7 +70,7 @@ def test_an_odd_header_of_a_tar_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [BOMB, "[" * 3000, "!!bool x", "users: !!timestamp x"])
-def test_yaml_of_others(tmp_path: Path, text: str) -> None:
+def test_untrusted_yaml(tmp_path: Path, text: str) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text(text)
     with pytest.raises(UsageError, match="is not YAML"):
@@ -89,14 +89,14 @@ def test_numbers_in_a_shorthand(source: str) -> None:
         spec.load(source, [])
 
 
-def test_a_context_that_is_no_mapping(tmp_path: Path) -> None:
+def test_a_context_that_is_not_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("contexts: [{name: winlab-lab, context: x}]\n")
     with pytest.raises(UsageError, match="not a kubeconfig"):
         kubeconfig.merge(path, "{}", "lab", use=False)
 
 
-def test_a_lab_s_own_files_that_are_no_text() -> None:
+def test_a_lab_s_own_files_that_are_not_text() -> None:
     lab = LabFolder("lab")
     lab.make()
     lab.kubeconfig.write_bytes(b"\xff")
@@ -107,14 +107,14 @@ def test_a_lab_s_own_files_that_are_no_text() -> None:
 
 
 @pytest.mark.parametrize("note", ['["\\u0000"]', '["relative"]', "[1]", "[" * 3000, "{"])
-def test_a_note_of_merged_files_that_is_damaged(note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_note_of_merged_files(note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     lab = LabFolder("lab")
     lab.write(lab.path / kubeconfig.MERGED, note)
     assert not kubeconfig.forget("lab")
 
 
-def test_the_journal_goes_on_in_a_line_of_its_own_after_a_torn_one() -> None:
+def test_the_journal_continues_on_a_new_line_after_a_torn_one() -> None:
     lab = LabFolder("lab")
     lab.make()
     lab.journal.write_text('{"event": "Not')
@@ -126,7 +126,7 @@ def test_the_journal_goes_on_in_a_line_of_its_own_after_a_torn_one() -> None:
 
 
 @pytest.mark.parametrize("value", ["1e999", "NaN", "-5", "true, [1]", '"12"', "9" * 400, "1e300"])
-def test_times_that_are_none(value: str) -> None:
+def test_malformed_times(value: str) -> None:
     known = Durations("kvm")
     known.learn("x", "", 5.0)
     known._path.write_text(f'{{"kvm": {{"x": {{"": [{value}]}}}}}}')
@@ -162,7 +162,7 @@ def test_a_result_of_cloud_init_of_another_shape(told: str) -> None:
         system.check_first_boot(told)
 
 
-def test_a_version_that_is_none() -> None:
+def test_a_malformed_version() -> None:
     with pytest.raises(ClusterError) as caught:
         existing._version(Says('{"serverVersion": {"gitVersion": "x"}}'))
     assert caught.value.why
@@ -174,7 +174,7 @@ def test_a_screen_of_odd_size(head: bytes) -> None:
 
 
 @pytest.mark.parametrize("mirror", ["http://[", "a" * 5000, "~nobody-such/x", "a\0b"])
-def test_addresses_that_are_none(mirror: str) -> None:
+def test_malformed_addresses(mirror: str) -> None:
     assert not download.is_open_to_others(mirror)
     with pytest.raises(UsageError):
         download.rewrite("https://x.example/y", mirror)
@@ -235,7 +235,7 @@ def test_a_list_of_images_that_is_too_long(images: int, says: str) -> None:
 
 
 @pytest.mark.parametrize("index", ["x", "\u00b2", "9" * 5000])
-def test_numbers_of_a_wim_that_are_none(index: str, tmp_path: Path) -> None:
+def test_malformed_numbers_of_a_wim(index: str, tmp_path: Path) -> None:
     text = isos.make_wim(["Windows"])[208:].decode("utf-16-le")
     body = text.replace('INDEX="1"', f'INDEX="{index}"').replace("20348", index).encode("utf-16-le")
     head = bytearray(isos.make_wim(["Windows"])[:208])

@@ -21,7 +21,7 @@ def test_the_answer_is_what_the_function_returns() -> None:
     assert bounded.call(bounded_work.echo, request, LIMITS) == request
 
 
-def test_the_child_has_nothing_of_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_child_inherits_nothing_from_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     with (tmp_path / "open").open("w") as file:
         file.flush()
@@ -72,7 +72,7 @@ def test_an_interrupt_ends_the_child() -> None:
     assert time.monotonic() - begun < 30
 
 
-def test_what_was_taken_over_may_answer_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hijacked_child_may_answer_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("", "[]", "{}", "7", "NaN", "[" * 100_000, '{"result": "\\ud800"}'):
         monkeypatch.setattr(bounded, "CHILD", f"print({text!r})")
         with pytest.raises(bounded.BoundedError) as caught:

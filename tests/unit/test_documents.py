@@ -19,7 +19,7 @@ def doubling(how: str, rows: int = 30) -> str:
 
 
 @pytest.mark.parametrize("how", ["[#]", "{<<: [#]}"])
-def test_aliases_and_merges_have_an_end(how: str) -> None:
+def test_aliases_and_merges_are_limited(how: str) -> None:
     for read in (documents.from_yaml, documents.nodes):
         with pytest.raises(yaml.YAMLError, match="more than 300,000 values"):
             read(doubling(how))
@@ -50,7 +50,7 @@ def test_a_merged_key_may_be_written_over() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" + "1," * 200_000 + "1]", "- [1]\n" * 100_000, "{" + "a: 1," * 100_000 + "}"])
-def test_a_flat_text_is_read_up_to_its_most_values_only(text: str) -> None:
+def test_a_flat_text_is_limited_by_its_values(text: str) -> None:
     for read in (documents.from_yaml, documents.nodes):
         with pytest.raises(yaml.MarkedYAMLError, match="more than 50,000 values") as caught:
             read(text)
@@ -78,7 +78,7 @@ def test_a_flat_text_is_read_up_to_its_most_values_only(text: str) -> None:
         *(r'a: "\ud800"', r'"\udfff": 1'),
     ],
 )
-def test_what_yaml_can_t_be_has_one_kind_of_error(text: str) -> None:
+def test_malformed_yaml_has_one_kind_of_error(text: str) -> None:
     with pytest.raises(yaml.YAMLError):
         documents.from_yaml(text)
 
@@ -100,13 +100,13 @@ def test_what_yaml_can_t_be_has_one_kind_of_error(text: str) -> None:
         r'{"\udc00": 1}',
     ],
 )
-def test_what_json_can_t_be_has_one_kind_of_error(text: str | bytes) -> None:
+def test_malformed_json_has_one_kind_of_error(text: str | bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each has its own words
         documents.from_json(text)
 
 
 @pytest.mark.parametrize("value", [None, 1, -(10**38), 1.5, "a", [{"a": [1, None, True]}], {"a": {"b": "c"}}])
-def test_all_else_is_as_ever(value: Any) -> None:
+def test_everything_else_is_unchanged(value: Any) -> None:
     assert documents.from_json(json.dumps(value)) == value
     assert documents.from_yaml(yaml.safe_dump(value)) == value
 
@@ -134,7 +134,7 @@ def test_a_number_with_a_fraction_knows_its_text() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: 1\t# mine", "a: 1\t", "{\t'a':\t1}", "a:\t1", "[\t]", "a:\n  - |\t# b\n    c\n"])
-def test_tabs_are_taken_where_kubectl_takes_them(text: str) -> None:
+def test_tabs_are_accepted_where_kubectl_accepts_them(text: str) -> None:
     assert documents.from_yaml(text) == documents.from_yaml(text.replace("\t", " "))
     assert documents.nodes(text) is not None
 

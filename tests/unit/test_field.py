@@ -99,7 +99,7 @@ def test_specs(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.036", "1.3_6", "01.36", "1.36.01"])
-def test_versions_that_are_no_versions(version: str) -> None:
+def test_malformed_versions(version: str) -> None:
     asked = Spec.load(changes=[f"kubernetes.version={version}"], environment={}).kubernetes.version
     with pytest.raises(UsageError, match=f"'{version}' is not a version of Kubernetes"):
         versions.get(asked)
@@ -156,12 +156,12 @@ def test_f24_a_wim_with_two_releases(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((FIELD / "channels").iterdir()), ids=lambda path: path.name)
-def test_f29_ei_cfg_as_people_write_it(tmp_path: Path, path: Path) -> None:
+def test_f29_ei_cfg_as_users_write_it(tmp_path: Path, path: Path) -> None:
     medium = make_server_medium(tmp_path / "w.iso", files={"boot.wim": BOOT, "ei.cfg": path.read_bytes()})
     assert inspection.inspect(medium).channel == "volume"
 
 
-def test_f29_product_keys_as_people_write_them(tmp_path: Path) -> None:
+def test_f29_product_keys_as_users_write_them(tmp_path: Path) -> None:
     key = "ABCDE-12345-ABCDE-12345-ABCDE"
     (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbf" + key.lower().encode() + b"\r\n")
     for given in (f"@{tmp_path / 'key.txt'}", key.lower()):
@@ -226,7 +226,7 @@ def test_names_of_images(row: dict[str, Any], tmp_path: Path) -> None:
         load.prepare(str(tmp_path / "not-looked-for.tar"), tmp_path, name=row["name"], progress=Quiet())
 
 
-def test_f19_a_name_without_end() -> None:
+def test_f19_an_endless_name() -> None:
     assert archive.full_name("a" * 247 + ":1").endswith("a:1")
     for name in ("a" * 248, "a" * 1_000_000, "a-" * 500_000 + "_"):
         with pytest.raises(UsageError):
@@ -246,12 +246,12 @@ def test_f27_mirrors_without_a_host_are_refused(mirror: str) -> None:
         download.rewrite("https://publisher.example/x", mirror)
 
 
-def test_f27_a_folder_may_be_called_as_it_likes(tmp_path: Path) -> None:
+def test_f27_a_folder_may_have_any_name(tmp_path: Path) -> None:
     (tmp_path / "a?b#c").mkdir()
     assert download.rewrite("https://publisher.example/x", str(tmp_path / "a?b#c")) == tmp_path / "a?b#c" / "x"
 
 
-def test_n12_a_lock_file_without_end_is_not_read(tmp_path: Path) -> None:
+def test_n12_an_endless_lock_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "winlab.lock"
     with path.open("w") as file:
         file.truncate(40 << 30)
@@ -276,7 +276,9 @@ class Drip(httpcore.NetworkStream):
 
 
 @pytest.mark.parametrize(("seconds", "size", "ends"), [(2, 1, True), (50, 4096, True), (2, 4096, False)])
-def test_n24_an_answer_has_a_least_rate(seconds: float, size: int, ends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_n24_an_answer_has_a_minimum_rate(
+    seconds: float, size: int, ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = [0.0]
     monkeypatch.setattr("winlab.supply.http_client.time.monotonic", lambda: clock[0])
     stream = http_client._PacedStream(Drip(clock, seconds, size)).start_tls(ssl.create_default_context())
@@ -293,7 +295,7 @@ def test_n24_an_answer_has_a_least_rate(seconds: float, size: int, ends: bool, m
     assert clock[0] < 3 * 250 + 400
 
 
-def test_n24_all_ways_have_it(asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_n24_every_download_has_it(asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://p:3128")
     with http_client.make(httpx.Timeout(1.0)) as client:
         for scheme in ("http", "https"):
@@ -304,7 +306,7 @@ def test_n24_all_ways_have_it(asked: list[str | None], monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("content", [bytes(4096), bytes(300 << 10), b"CD001" + bytes(3000)])
-def test_f32_zeros_are_no_log(tmp_path: Path, content: bytes) -> None:
+def test_f32_zeros_are_not_a_log(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plain.iso"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is no text"):
@@ -312,7 +314,7 @@ def test_f32_zeros_are_no_log(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii", "utf-8"])
-def test_f26_foreign_text_on_stdout(encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f26_text_in_other_scripts_on_stdout(encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_server_medium(tmp_path / "\u6587\udcff.iso")
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
@@ -347,7 +349,7 @@ def test_f26_a_full_disk_is_an_error_of_its_own(
     assert "unexpected" not in said
 
 
-def test_n14_load_looks_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_n14_load_checks_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def full(folder: Path, needed: int) -> None:
@@ -371,7 +373,7 @@ def test_n14_load_looks_for_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("head", [b"#\nversion=1\n", b"# x\n\n \r\n#\nversion=3\r\n", b"version=2\n"])
-def test_n22_a_raw_image_that_qemu_takes_for_vmdk(tmp_path: Path, head: bytes) -> None:
+def test_n22_a_raw_image_that_qemu_mistakes_for_vmdk(tmp_path: Path, head: bytes) -> None:
     path = tmp_path / "x.raw"
     path.write_bytes(head + b'RW 2048 FLAT "secret" 0\n' + bytes(4096))
     with pytest.raises(UsageError, match="is refused") as caught:

@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_large_file_is_written_where_nobody_can_wait_for_it(tmp_path: Path) -> None:
+def test_a_large_file_is_written_under_an_unpredictable_name(tmp_path: Path) -> None:
     """A link under a known name would be followed, by root if need be."""
     victim, path = tmp_path / "victim", tmp_path / "x.tar"
     victim.write_text("theirs")
@@ -74,7 +74,7 @@ class Full(io.BytesIO):
         raise OSError(errno.ENOSPC, "no space")
 
 
-def test_a_file_of_one_s_own_keeps_its_permissions(tmp_path: Path, umask: None) -> None:
+def test_a_file_of_the_user_keeps_its_permissions(tmp_path: Path, umask: None) -> None:
     path = tmp_path / "page.html"
     files.write_named(path, "one")
     assert mode(path) == 0o640
@@ -83,7 +83,7 @@ def test_a_file_of_one_s_own_keeps_its_permissions(tmp_path: Path, umask: None) 
     assert (mode(path), path.read_text()) == (0o600, "two")
 
 
-def test_what_is_no_file_is_written_as_it_is(tmp_path: Path) -> None:
+def test_special_files_are_written_in_place(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -114,7 +114,7 @@ def left(path: Path, name: str, *content: str) -> Path:
     return folder
 
 
-def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_go_and_files_being_written_stay(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     left(path, "abcdefgh", "x.tar")
     left(path, "01_4567z")
@@ -126,7 +126,7 @@ def test_what_a_killed_process_left_goes_and_what_is_being_written_stays(tmp_pat
     assert [one.name for one in tmp_path.iterdir()] == ["x.tar"]
 
 
-def test_only_what_replacing_itself_made_is_swept(tmp_path: Path) -> None:
+def test_only_files_made_by_replacing_are_swept(tmp_path: Path) -> None:
     """Others may write to the folder: they can give such a name to a folder of ours, or to a link."""
     path, home = tmp_path / "x.tar", tmp_path / "home"
     home.mkdir()
@@ -141,7 +141,7 @@ def test_only_what_replacing_itself_made_is_swept(tmp_path: Path) -> None:
     files.sweep(tmp_path / "none" / "x.tar")  # its folder is missing: whoever writes there says so
 
 
-def test_somebody_else_s_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_others_are_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = left(tmp_path / "x.tar", "abcdefgh", "x.tar")
     monkeypatch.setattr(os, "geteuid", lambda: 1234567)
     files.sweep(tmp_path / "x.tar")
@@ -231,7 +231,7 @@ def test_a_folder_is_not_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_a_link_is_made_and_pointed_elsewhere(tmp_path: Path) -> None:
+def test_a_link_is_made_and_redirected(tmp_path: Path) -> None:
     link = tmp_path / "link"
     for target in ("one", "two"):
         files.replace_link(link, tmp_path / target)

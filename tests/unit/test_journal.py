@@ -28,7 +28,7 @@ def titles(path: Path) -> list[str]:
     return [getattr(event, "step", getattr(event, "text", "")) for event in journal.read(path)]
 
 
-def test_what_was_recorded_is_read() -> None:
+def test_recorded_events_are_read() -> None:
     every: list[Event] = [
         RunStarted(steps=(events.Planned("a", "b", "c", "d", 1.5, (1, 2)),), command="create", pid=7, run="r"),
         StepProgress(step="a", text="x", fraction=0.5),
@@ -38,7 +38,7 @@ def test_what_was_recorded_is_read() -> None:
         assert events.parse(json.loads(json.dumps(events.record(event)))) == event
 
 
-def test_half_a_line_costs_no_other_event(path: Path) -> None:
+def test_half_a_line_loses_no_other_event(path: Path) -> None:
     """As after kill -9, or on a disk that was full: the next event once went into the rest of the line."""
     writer(path).record(StepDone(step="a"))
     whole = path.read_bytes()
@@ -73,7 +73,7 @@ def test_half_a_line_costs_no_other_event(path: Path) -> None:
         b'{"event": "RunStarted", "schema": 1, "steps": [{"after": ["x"]}]}',
     ],
 )
-def test_what_is_no_event_is_skipped(path: Path, line: bytes) -> None:
+def test_lines_that_are_not_events_are_skipped(path: Path, line: bytes) -> None:
     good = json.dumps(events.record(StepDone(step="a"))).encode()
     path.write_bytes(b"\n".join([good, line, good, b""]))
     assert titles(path) == ["a", "a"]
@@ -141,7 +141,7 @@ def test_progress_is_recorded_when_it_changes_and_not_too_often(path: Path, monk
     assert said == ["1", "other", "3", "5"]
 
 
-def test_a_wait_of_days_leaves_a_bounded_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_of_days_leaves_a_short_journal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("winlab.journal.time.monotonic", lambda: now[0])
     write = writer(path)
@@ -189,7 +189,7 @@ def test_between_two_files_nothing_is_lost(path: Path) -> None:
     assert [event.step for event in follower.news()] == ["b"]  # type: ignore[attr-defined]
 
 
-def test_another_lab_s_journal_is_followed_from_its_begin(path: Path) -> None:
+def test_the_journal_of_another_lab_is_followed_from_its_start(path: Path) -> None:
     follower = Follower(path)
     assert follower.news() == []
     writer(path).record(StepDone(step="a"))

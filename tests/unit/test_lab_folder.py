@@ -26,7 +26,7 @@ from winlab.lab_folder import LabFolder
         lambda folder: folder.known_hosts.unlink(),
     ],
 )
-def test_key_files_of_other_credentials_are_not_believed(damage: Callable[[LabFolder], None]) -> None:
+def test_key_files_of_other_credentials_are_not_trusted(damage: Callable[[LabFolder], None]) -> None:
     plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
     made = folder.ensure_credentials(plan)
     assert folder.has_credentials_for(plan)
@@ -36,7 +36,7 @@ def test_key_files_of_other_credentials_are_not_believed(damage: Callable[[LabFo
     assert folder.has_credentials_for(plan)
 
 
-def test_credentials_that_were_made_anew_replace_the_key_files() -> None:
+def test_new_credentials_replace_the_key_files() -> None:
     """As if winlab was killed after it wrote credentials.json."""
     plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
     folder.ensure_credentials(plan)
@@ -65,7 +65,7 @@ def test_secrets_are_staged_in_the_labs_folder() -> None:
     assert not folder.path.exists(), "a look at a cluster leaves no trace"
 
 
-def test_what_a_killed_winlab_left_is_swept_by_the_next_one() -> None:
+def test_leftovers_of_a_killed_winlab_are_swept_by_the_next_one() -> None:
     folder = LabFolder("lab")
     left = left_behind(folder)
     with folder.staging():
@@ -75,7 +75,7 @@ def test_what_a_killed_winlab_left_is_swept_by_the_next_one() -> None:
         assert not left.exists()
 
 
-def test_what_another_winlab_is_staging_stays() -> None:
+def test_files_that_another_winlab_is_staging_stay() -> None:
     folder = LabFolder("lab")
     others = left_behind(folder)
     with locks.folder(others), folder.staging() as first, folder.staging() as second:
@@ -85,7 +85,7 @@ def test_what_another_winlab_is_staging_stays() -> None:
         assert first != second
 
 
-def test_many_stage_at_once_in_a_folder_that_was_not_there() -> None:
+def test_many_stage_at_once_in_a_folder_that_did_not_exist() -> None:
     def stage(_: int) -> None:
         with LabFolder("it").staging() as path:
             (path / "secret").write_text("x")

@@ -148,7 +148,7 @@ def test_a_private_key_in_base64() -> None:
         ("2026-11-23T05:46:06.123456Z at 10.77.0.11:6443", "2026-11-23T05:46:06.123456Z at 10.77.0.11:6443"),
     ],
 )
-def test_what_looks_like_a_secret(text: str, masked: str) -> None:
+def test_text_that_looks_like_a_secret(text: str, masked: str) -> None:
     assert Masker({}).mask(text.encode()).decode() == masked
     assert not Masker({}).has_secret(masked.encode())
 

@@ -25,7 +25,7 @@ NOBODY = "~nosuchuser/x"
 LONG = "a" * 300
 
 
-def test_the_home_of_nobody(tmp_path: Path) -> None:
+def test_the_home_of_an_unknown_user(tmp_path: Path) -> None:
     (tmp_path / "lab.yaml").write_text("workers: {count: 1}")
     for ask in (
         lambda: spec.load("1-1-1", iso=NOBODY),
@@ -76,7 +76,7 @@ def pipe(tmp_path: Path) -> Path:
         lambda path: library.bring(path, Quiet()),
     ],
 )
-def test_nobody_waits_for_a_pipe(read: Callable[[Path], object], pipe: Path) -> None:
+def test_no_one_waits_for_a_pipe(read: Callable[[Path], object], pipe: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(pipe)
     assert caught.value.why == "It is not a file."
@@ -84,7 +84,7 @@ def test_nobody_waits_for_a_pipe(read: Callable[[Path], object], pipe: Path) -> 
 
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize("file", ["pipe", "/dev/zero", "large"])
-def test_a_kubeconfig_that_names_what_has_no_end(file: str, pipe: Path) -> None:
+def test_a_kubeconfig_that_names_an_endless_file(file: str, pipe: Path) -> None:
     with (pipe.parent / "large").open("wb") as large:
         large.truncate(join.LARGEST + 1)
     config = pipe.parent / "config"
@@ -103,12 +103,12 @@ def test_a_kubeconfig_that_names_what_has_no_end(file: str, pipe: Path) -> None:
 
 
 @pytest.mark.timeout(5)
-def test_a_kubeconfig_without_end() -> None:
+def test_an_endless_kubeconfig() -> None:
     with pytest.raises(UsageError, match="more than"):
         join.chosen(Path("/dev/zero"), "", "lab")
 
 
-def test_names_without_end(tmp_path: Path) -> None:
+def test_endless_names(tmp_path: Path) -> None:
     assert not load.is_file(LONG)
     with pytest.raises(NotFoundError, match="There is no file"):
         load.prepare(f"./{LONG}", tmp_path, progress=Quiet())

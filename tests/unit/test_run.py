@@ -132,7 +132,7 @@ def test_a_watched_command_that_fails(starts: Started) -> None:
     assert run.head(["ntfscat"], 10, 5) is None
 
 
-def test_a_command_that_prints_without_end_is_ended(starts: Started) -> None:
+def test_a_command_that_prints_endlessly_is_ended(starts: Started) -> None:
     made = starts(flood)
     with pytest.raises(run.FloodError, match="printed more than 1 MiB"):
         run.watched(["kubectl", "get", "pods"], most=1 << 20)
@@ -174,7 +174,7 @@ def test_an_interrupt_ends_a_silent_build_and_lets_it_clean_up(starts: Started) 
     assert made[0].asked
 
 
-def test_a_build_that_does_not_want_to_end_is_ended(starts: Started, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_that_ignores_signals_is_ended(starts: Started, monkeypatch: pytest.MonkeyPatch) -> None:
     def stubborn(process: Process) -> None:
         process.stubborn = True
         hang(process)
@@ -210,7 +210,7 @@ def test_a_long_command_that_fails_shows_its_last_lines(starts: Started) -> None
     assert caught.value.why == "no space"
 
 
-def test_a_program_hears_nothing_and_tells_all(starts: Started) -> None:
+def test_a_program_gets_no_input_and_all_its_output_is_read(starts: Started) -> None:
     def talk(process: Process) -> None:
         assert process.inside[0].read() == b""
         process.inside[1].write(b"one\r\ntwo\n")

@@ -111,5 +111,5 @@ def test_a_long_sentence_is_noticed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [*BROKEN, "`a b`, `c`, `d` and `e` " * MOST, "[one](a/long_way.md) " * MOST])
-def test_what_is_not_long(text: str) -> None:
+def test_short_sentences_are_accepted(text: str) -> None:
     assert too_long(text.format(LONG)) == []

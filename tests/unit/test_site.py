@@ -27,7 +27,7 @@ def test_the_environment_says_where_everything_is(monkeypatch: pytest.MonkeyPatc
     assert site.places == settings.Places(tmp_path / "c", tmp_path / "s", "test:///default", "tcp:192.0.2.1:6641")
 
 
-def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_given_values_come_before_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str | None] = []
 
     @contextmanager
@@ -50,13 +50,13 @@ def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPa
     assert site.folders() == ["a"]
 
 
-def test_a_pool_that_is_not_there_is_named() -> None:
+def test_a_missing_pool_is_named() -> None:
     site = Site(libvirt="test:///default", pool="elsewhere")
     with pytest.raises(HostError, match="no usable storage pool 'elsewhere'"), site.storage():
         pass
 
 
-def test_floors_below_take_the_places_in_use_also_in_threads(tmp_path: Path) -> None:
+def test_lower_layers_use_the_same_places_even_in_threads(tmp_path: Path) -> None:
     outside = settings.cache_dir()
     one, other = Site(cache=tmp_path / "1"), Site(cache=tmp_path / "2")
     with one.in_use(), Threads(2) as pool:

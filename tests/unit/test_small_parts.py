@@ -25,7 +25,7 @@ def test_sizes(text: str | int, mib: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "two", "2 parsecs", "-1", "1.5GiB", True, None, 1.5])
-def test_sizes_that_are_none(text: object) -> None:
+def test_malformed_sizes(text: object) -> None:
     with pytest.raises(ValueError, match="size"):
         sizes.parse_mib(text)
 
@@ -36,7 +36,7 @@ def test_command_lines() -> None:
     assert command_line(WINDOWS, ["echo a & echo b"]) == "echo a & echo b"
 
 
-def test_tags_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tags_survive_a_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plans.make(plans.TCG)
     for node in plan.nodes:
         tag = tags.read(domain.domain_xml(plan, node, "secret"))
@@ -57,11 +57,11 @@ def test_tags_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
         "<domain><metadata><w:node xmlns:w='urn:winlab:domain:1' lab='x'/></metadata></domain>",
     ],
 )
-def test_foreign_domains_have_no_tag(xml: str) -> None:
+def test_other_domains_have_no_tag(xml: str) -> None:
     assert tags.read(xml) is None
 
 
-def test_errors_say_all_they_know() -> None:
+def test_errors_say_everything_they_know() -> None:
     error = HostError(
         "It broke.", why="Because.", cure="Mend it.", evidence="/log", causes=[GuestError("So did this.")]
     )

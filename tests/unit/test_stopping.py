@@ -31,7 +31,7 @@ def test_an_interrupt_ends_the_threads_of_a_pool() -> None:
     assert jobs[2].cancelled()
 
 
-def test_what_stops_the_outer_work_stops_the_inner() -> None:
+def test_stopping_the_outer_work_stops_the_inner() -> None:
     stop = threading.Event()
     threading.Timer(0.1, stop.set).start()
     with stopping.by(stop), Threads(1) as outer:

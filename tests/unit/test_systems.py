@@ -129,7 +129,7 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_nobody_else_asks_for_the_system(module: str) -> None:
+def test_no_other_module_asks_for_the_system(module: str) -> None:
     path = ROOT / module
     if path.name in OWN or module in CHOOSE or {"linux", "windows"} & set(Path(module).parts):
         return
@@ -166,7 +166,7 @@ def test_a_question_is_found(text: str) -> None:
     assert _questions(ast.parse(text)) == [1]
 
 
-def test_a_question_of_what_was_kept_is_found() -> None:
+def test_a_question_about_a_stored_system_is_found() -> None:
     assert _questions(ast.parse("windows = node.windows\nif windows is None: pass")) == [2]
     assert _questions(ast.parse("name, windows = node.name, node.windows\nx = windows or 1")) == [2]
 
@@ -185,5 +185,5 @@ def test_a_question_of_what_was_kept_is_found() -> None:
         "need is Need.WINDOWS and not testpods.windows",
     ],
 )
-def test_data_is_no_question(text: str) -> None:
+def test_data_is_not_a_question(text: str) -> None:
     assert _questions(ast.parse(text)) == []

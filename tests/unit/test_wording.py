@@ -144,7 +144,7 @@ def test_a_phrase_is_noticed(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_what_is_plain(text: str) -> None:
+def test_plain_text_is_accepted(text: str) -> None:
     assert not list(hits(text))
 
 

@@ -96,7 +96,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 ALL = ["domain winlab-lab-controller-1", "domain winlab-lab-node-1", "network winlab-lab"]
 
 
-def test_a_lab_goes_and_all_else_stays(host: Host) -> None:
+def test_a_lab_is_removed_and_the_rest_stays(host: Host) -> None:
     assert host.remove("lab") == []
     assert host.gone == [*ALL, "volume lab.node-1.disk.qcow2"]
     assert host.pool.volumes == ["lab2.node-1.disk.qcow2", "base-debian-13.qcow2"]
@@ -106,14 +106,14 @@ def test_a_lab_goes_and_all_else_stays(host: Host) -> None:
     assert host.gone == []
 
 
-def test_without_ovn_the_volumes_go_all_the_same(host: Host) -> None:
+def test_without_ovn_the_volumes_are_still_removed(host: Host) -> None:
     host.broken = {"overlay"}
     (problem,) = host.remove("lab")
     assert problem.what == "no OVN"
     assert host.gone == [*ALL[:2], "volume lab.node-1.disk.qcow2"]
 
 
-def test_without_a_pool_the_network_goes_all_the_same(host: Host) -> None:
+def test_without_a_pool_the_network_is_still_removed(host: Host) -> None:
     host.broken = {"overlay", "pool"}
     assert [problem.what for problem in host.remove("lab")] == ["no OVN", "no pool"]
     host.broken = {"pool"}

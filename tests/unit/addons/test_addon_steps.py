@@ -127,7 +127,7 @@ def test_the_cluster_says_which_add_ons_it_has(server: Server) -> None:
     assert kept["data"] == {"metrics-server": '{"resolution": 20}'}
 
 
-def test_what_is_recorded_is_what_winlab_test_reads(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_winlab_test_reads_what_is_recorded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     of("addons.metrics-server.resolution=20")[0].run(Say())
     text = json.dumps(server.objects["configmap winlab-addons"])
     monkeypatch.setattr(server, "run", lambda *words, **_: text)
@@ -148,7 +148,9 @@ def test_manifests_are_applied_and_waited_for(server: Server, monkeypatch: pytes
     assert any("Deployment metrics-server: MissingEndpoints" in text for text in voice.said)
 
 
-def test_what_does_not_come_up_is_told_with_the_reason(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_add_on_that_does_not_start_is_reported_with_the_reason(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = runs.clock(monkeypatch)
     monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
     monkeypatch.setattr(server, "get", lambda *_: {"kind": "Deployment", "metadata": {}, "status": {}})
@@ -215,7 +217,7 @@ def test_an_add_ons_own_step_gets_what_it_requires(tmp_path: Path) -> None:
         ({"kind": "StatefulSet", "spec": {}, "status": {"readyReplicas": 1}}, ""),
     ],
 )
-def test_what_is_not_as_it_should_be(item: dict[str, Any], problem: str) -> None:
+def test_unready_workloads_are_explained(item: dict[str, Any], problem: str) -> None:
     generation = {"generation": item["generation"]} if "generation" in item else {}
     found = workloads.workload_problem({**item, "metadata": generation})
     assert problem in found

@@ -38,7 +38,7 @@ def motd(distribution: partial[Distribution]) -> None:
 # --- what is there
 
 
-def test_ours_are_found_by_looking() -> None:
+def test_our_add_ons_are_discovered() -> None:
     assert list(addon.registry()) == ["metrics-server"]
     assert all(isinstance(one, Addon) and one.summary for one in addon.registry().values())
 
@@ -157,7 +157,7 @@ def test_a_lab_with_an_add_on_is_another_lab() -> None:
 
 
 @pytest.mark.usefixtures("motd")
-def test_nothing_comes_to_a_system_that_needs_nothing() -> None:
+def test_a_system_that_needs_nothing_gets_nothing() -> None:
     plan = plans.make(plans.KVM, "1-1-1", "addons.motd.text=hello")
     linux, windows = required.payloads(plan)
     assert "motd" in {program.name for program in linux.programs}
@@ -167,7 +167,7 @@ def test_nothing_comes_to_a_system_that_needs_nothing() -> None:
 
 
 @pytest.mark.usefixtures("motd")
-def test_problems_are_told_before_anything_is_touched() -> None:
+def test_problems_are_reported_before_anything_is_touched() -> None:
     with pytest.raises(UsageError, match=r"can't have these add-ons: motd\.") as error:
         plans.make(plans.KVM, "1-1-1", "addons.motd={text: a, loud: true}")
     assert error.value.why == "Windows nodes can't be loud."

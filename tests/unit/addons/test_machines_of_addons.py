@@ -95,7 +95,7 @@ def test_the_digits_of_a_shorthand_count_the_specs_own_machines() -> None:
     assert len({node.floating for node in plan.nodes}) == 8
 
 
-def test_they_can_be_the_only_workers_and_have_their_label_even_so() -> None:
+def test_they_can_be_the_only_workers_and_still_have_their_label() -> None:
     plan = make(on(1), source="1-0-1")
     assert plan.labels(plan.node("motd-1")) == {POOL_LABEL: "motd"}
     assert plan.labels(plan.node("controller-1")) == {}
@@ -107,7 +107,7 @@ def test_they_can_be_the_only_workers_and_have_their_label_even_so() -> None:
     }
 
 
-def test_a_lab_without_them_is_the_lab_that_it_was() -> None:
+def test_a_lab_without_them_is_unchanged() -> None:
     plan, without = make(on(0), LINUX), make(LINUX)
     assert plan.nodes == without.nodes
     assert plan.labels(plan.node("node-1")) == {}
@@ -173,7 +173,7 @@ def test_they_are_rendered_like_other_nodes() -> None:
     assert "DaemonSet" not in folder.files(make(on(0)), expand)["cluster/addons/motd.yaml"].decode()
 
 
-def test_an_iso_for_use_elsewhere_has_none() -> None:
+def test_an_exported_iso_has_no_machines_of_add_ons() -> None:
     wanted = spec.load("1-1-1", [on(1)])
     alone = export_iso.make(wanted, "alone", lambda _: None)
     assert [node.name for node in alone.plan.nodes] == ["alone"]
@@ -183,7 +183,7 @@ def test_an_iso_for_use_elsewhere_has_none() -> None:
 # --- the spec
 
 
-def test_they_are_no_fields_of_the_spec() -> None:
+def test_they_are_not_fields_of_the_spec() -> None:
     made = spec.load("1-1-1", [on(1)])
     assert [pool.name for pool in made.pools] == ["node", "motd"]
     assert [pool["name"] for pool in made.model_dump(mode="json")["workers"]] == ["node"]
@@ -203,7 +203,7 @@ def test_they_are_no_fields_of_the_spec() -> None:
         ([on(1, system="minix")], "the add-on 'motd' requests machines that can't be: os: there is no image 'minix'"),
     ],
 )
-def test_bad_wishes_are_refused_and_name_the_add_on(changes: list[str], says: str) -> None:
+def test_bad_requests_are_refused_and_name_the_add_on(changes: list[str], says: str) -> None:
     assert says in refused(on(1), *changes)
 
 
@@ -220,7 +220,9 @@ def test_bad_wishes_are_refused_and_name_the_add_on(changes: list[str], says: st
         ("[{'name': 'a'}]", "{'name': 'a'} is not a winlab.addons.api.Pool"),
     ],
 )
-def test_what_two_wish_for_has_to_go_together(distribution: partial[Distribution], wish: str, says: str) -> None:
+def test_requests_of_two_add_ons_have_to_fit_together(
+    distribution: partial[Distribution], wish: str, says: str
+) -> None:
     install_other(distribution, wish)
     assert says in refused(on(1), "addons.other={}")
 

@@ -41,7 +41,7 @@ def test_linux_nodes_get_their_files_with_winlab_s_own(motd: Plan) -> None:
     assert "/etc/containerd/config.toml" in prepare.files
 
 
-def test_windows_nodes_get_theirs(motd: Plan) -> None:
+def test_windows_nodes_get_their_files(motd: Plan) -> None:
     assert windows(motd).configure() == contract.Configure(
         files={r"C:\ProgramData\motd\motd.txt": "hello\r\n"},
         registry=[
@@ -162,7 +162,7 @@ def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: [NodeFile(path="/etc/x", template="b.j2")], "no folder of templates"),
     ],
 )
-def test_what_is_no_file(monkeypatch: pytest.MonkeyPatch, files: Any, why: str) -> None:
+def test_malformed_files_are_refused(monkeypatch: pytest.MonkeyPatch, files: Any, why: str) -> None:
     assert why in refused(monkeypatch, Giving("a", files))
 
 
@@ -203,7 +203,7 @@ def test_registry_values(kind: Any, value: Any, data: str | None) -> None:
     ("key", "name"),
     [("HKCU\\SOFTWARE\\x", "x"), ("HKLM\\SOFTWARE", "x"), ("HKLM\\SAM\\x", "x"), (KEY, "a\\b"), (KEY, "*"), (KEY, "")],
 )
-def test_places_that_are_no_registry_value_s(key: str, name: str) -> None:
+def test_places_that_are_not_registry_values(key: str, name: str) -> None:
     with pytest.raises(ValidationError):
         RegistryValue(key=key, name=name, type="dword", value=1)
 

@@ -101,7 +101,7 @@ def test_other_gates_ask_for_no_add_ons() -> None:
         ({"metrics-server": {"replicas": 2}}, "replicas"),
     ],
 )
-def test_what_is_not_known_here_is_told(addons: dict[str, dict[str, Any]], says: str) -> None:
+def test_unknown_addons_are_reported(addons: dict[str, dict[str, Any]], says: str) -> None:
     found = run(WithAddons(CONTROLLER, addons=addons))
     assert found["add-ons"].outcome is Outcome.FAILED
     assert says in found["add-ons"].detail

@@ -25,7 +25,7 @@ from winlab.errors import HostError
         ("N4", ("status", "nodeInfo"), {"kubeletVersion": "v1.36.3", "containerRuntimeVersion": "docker://1"}, "docker://1"),
     ],
 )  # fmt: skip
-def test_a_windows_node_that_is_not_as_it_should_be(row: str, path: tuple[str, str], value: Any, why: str) -> None:
+def test_a_misconfigured_windows_node(row: str, path: tuple[str, str], value: Any, why: str) -> None:
     cluster = Cluster(*HYBRID)
     cluster.nodes["node-1"][path[0]][path[1]] = value
     outcome, detail = rows(cluster, row)[row]
@@ -33,7 +33,7 @@ def test_a_windows_node_that_is_not_as_it_should_be(row: str, path: tuple[str, s
     assert why in detail
 
 
-def test_three_releases_are_told_apart() -> None:
+def test_three_releases_are_distinguished() -> None:
     """Each by its build; a node of another release than its image's is none that can be relied on."""
     names = {"2019": "windows-rehearsal-2019", "2022": "windows-rehearsal", "2025": "windows-rehearsal-2025"}
     workers = [tag(f"w{one}", "windows", image=image, number=100 + int(one[2:])) for one, image in names.items()]
@@ -68,7 +68,7 @@ def leases(cluster: Cluster, renewed: Callable[[str], int | None]) -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_a_lease_that_stays_as_it_was(clock: runs.Clock, scale: float) -> None:
+def test_a_lease_that_is_not_renewed(clock: runs.Clock, scale: float) -> None:
     cluster, begun = Cluster(*HYBRID), clock.now
     leases(cluster, lambda _: 0)
     outcome, detail = rows(cluster, "N5", scale=scale)["N5"]
@@ -91,7 +91,7 @@ def test_nodes_that_renew_their_leases_one_after_the_other_are_waited_for(clock:
     assert clock.now - begun > 2 * node_rows.LEASE_SILENCE
 
 
-def test_a_lease_that_is_not_there_or_goes(clock: runs.Clock) -> None:
+def test_a_lease_that_is_missing_or_vanishes(clock: runs.Clock) -> None:
     cluster, begun = Cluster(*HYBRID), clock.now
     leases(cluster, lambda name: None if name == "node-1" else 0)
     assert rows(cluster, "N5")["N5"] == (Outcome.FAILED, "no lease of node-1")

@@ -82,7 +82,7 @@ def test_an_api_server_that_is_down_fails_what_is_asked_of_it() -> None:
     assert "connection refused" in found["R5"].detail
 
 
-def test_etcd_that_is_ill() -> None:
+def test_unhealthy_etcd() -> None:
     made = cluster()
     made.readyz = "[+]ping ok\n[-]etcd failed: reason withheld\n"
     assert run(made, "R2")["R2"].detail == "[-]etcd failed: reason withheld"
@@ -141,7 +141,7 @@ def _no_pull(made: Cluster) -> None:
         ("R8", _no_pull, "calico-node-1: cni: ErrImagePull: denied"),
     ],
 )
-def test_what_is_not_ready_is_said_with_its_cause(gate: str, change: Any, why: str) -> None:
+def test_unready_things_are_reported_with_their_cause(gate: str, change: Any, why: str) -> None:
     made = cluster()
     change(made)
     found = run(made, gate)[gate]
@@ -210,7 +210,7 @@ def test_it_waits_and_asks_a_windows_node_seldom() -> None:
     assert set(asked) == {"status"}
 
 
-def test_a_gate_that_shows_nothing_new_is_given_up() -> None:
+def test_a_gate_without_progress_is_given_up() -> None:
     made = cluster()
     made.system = made.system[:1]
     found = run(made, "R1,R5", None, scale=2.0)
@@ -242,7 +242,7 @@ def test_progress_is_waited_for_however_long_it_takes(clock: runs.Clock) -> None
     assert found.seconds > 4 * 600
 
 
-def test_what_fails_again_and_again_is_no_progress(clock: runs.Clock) -> None:
+def test_repeated_failures_are_not_progress(clock: runs.Clock) -> None:
     made = cluster()
     made.system.pop(1)
 

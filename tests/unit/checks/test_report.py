@@ -70,7 +70,7 @@ def test_json_and_summary() -> None:
     assert "1 passed, 1 failed" in report.summary
 
 
-def test_a_file_that_can_t_be_written_is_said(tmp_path: Path) -> None:
+def test_a_file_that_can_t_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be written"):
         every_outcome().write_junit(tmp_path)
 
@@ -90,6 +90,6 @@ def test_only_a_failure_fails() -> None:
     assert every_outcome().failed
 
 
-def test_what_is_said_is_one_line_and_not_long() -> None:
+def test_messages_are_one_short_line() -> None:
     assert said(ClusterError("what", why="two\n  lines")) == "two lines"
     assert len(said(Exception("x" * 5000))) == 400

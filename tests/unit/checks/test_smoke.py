@@ -114,7 +114,7 @@ def test_a_lab_with_one_linux_node() -> None:
     assert found["N1"] == found["1"] == (Outcome.NOT_APPLICABLE, "the lab has no Windows node")
 
 
-def test_a_lab_that_brought_windows_alone_into_a_cluster_made_elsewhere() -> None:
+def test_a_lab_that_added_only_windows_to_an_external_cluster() -> None:
     found = rows(Cluster(WINDOWS))
     for row in ("1", "4", "8", "L1", "L4", "L7", "L11"):
         assert found[row][0] is Outcome.NOT_APPLICABLE, (row, found[row])
@@ -134,7 +134,7 @@ def test_without_a_way_out_the_outside_is_not_asked() -> None:
         ("TIMEOUT", Outcome.PASSED, Outcome.FAILED),
     ],
 )
-def test_a_name_that_resolves_and_does_not_answer_is_no_fault_of_dns(said: str, name: Outcome, tcp: Outcome) -> None:
+def test_an_unreachable_name_that_resolves_is_not_a_dns_failure(said: str, name: Outcome, tcp: Outcome) -> None:
     calls = []
 
     def in_pod(namespace: str, pod: str, command: list[str]) -> str:
@@ -151,7 +151,7 @@ def test_a_name_that_resolves_and_does_not_answer_is_no_fault_of_dns(said: str, 
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_an_outside_that_answers_late_is_waited_for_while_something_changes(clock: runs.Clock, scale: float) -> None:
+def test_a_slow_outside_is_waited_for_while_something_changes(clock: runs.Clock, scale: float) -> None:
     begun, silence = clock.now, testpods.SILENCE * scale
 
     def in_pod(namespace: str, pod: str, command: list[str]) -> str:
@@ -164,7 +164,7 @@ def test_an_outside_that_answers_late_is_waited_for_while_something_changes(cloc
     assert clock.now - begun > 2 * silence
 
 
-def test_another_port_or_identifier_in_an_error_is_nothing_new(clock: runs.Clock) -> None:
+def test_another_port_or_identifier_in_an_error_is_not_progress(clock: runs.Clock) -> None:
     begun = clock.now
 
     def in_pod(namespace: str, pod: str, command: list[str]) -> str:
@@ -211,7 +211,7 @@ def test_another_pod_that_answers() -> None:
         (lambda answer: '{"responses": []}' if answer[0] == "{" else answer, "only 0 of 9 pieces of 120000 bytes"),
     ],
 )
-def test_a_transfer_that_arrives_otherwise_than_it_left(damage: Any, why: str) -> None:
+def test_a_transfer_that_arrives_corrupted(damage: Any, why: str) -> None:
     cluster = Cluster(*HYBRID)
     cluster.damage = lambda answer: damage(answer) if answer[0] == "{" else answer
     assert why in rows(cluster, "L12")["L12"][1]
@@ -267,7 +267,7 @@ def _copying(function: Any) -> Any:
     return lambda *args: copy.deepcopy(function(*args))
 
 
-def test_left_overs_go_first_and_all_goes_at_the_end() -> None:
+def test_leftovers_are_removed_first_and_everything_at_the_end() -> None:
     cluster = Cluster(*HYBRID)
     cluster.namespace = True
     rows(cluster, "L1")
@@ -276,7 +276,7 @@ def test_left_overs_go_first_and_all_goes_at_the_end() -> None:
     assert not cluster.namespace
 
 
-def test_rows_that_need_no_pod_make_none() -> None:
+def test_rows_that_need_no_pod_create_none() -> None:
     cluster = Cluster(*HYBRID)
     rows(cluster, "N1,N8")
     assert not [words for words in cluster.calls if words[0] != "get"]
@@ -296,7 +296,7 @@ def test_pods_of_a_dead_node_are_removed_by_force() -> None:
     assert any("--force" in words for words in cluster.calls)
 
 
-def test_left_overs_that_stay_are_an_error() -> None:
+def test_leftovers_that_can_t_be_removed_are_an_error() -> None:
     cluster = Cluster(*HYBRID)
     cluster.namespace = True
     cluster._still_there = lambda: json.dumps(NAMESPACE)  # type: ignore[method-assign]

@@ -133,7 +133,9 @@ def test_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert json.loads(capsys.readouterr().out)["lab"] == "from-env"
 
 
-def test_bugs_are_said_without_a_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bugs_are_reported_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from winlab.design.plan import make
 
     def explode(*args: object) -> None:

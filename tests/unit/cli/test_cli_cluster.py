@@ -56,7 +56,7 @@ def test_kubeconfig_is_merged(
     assert yaml.safe_load((tmp_path / "config").read_text())["current-context"] == "winlab-lab"
 
 
-def test_kubectl_becomes_the_labs_own(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
+def test_winlab_kubectl_runs_the_kubectl_of_the_lab(monkeypatch: pytest.MonkeyPatch, folder: LabFolder) -> None:
     became: list[list[Any]] = []
 
     def replace(args: list[Any]) -> None:
@@ -93,7 +93,7 @@ def test_bad_input(
     assert says.lower() in capsys.readouterr().err.lower()
 
 
-def test_push_says_what_is_there_now(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_says_what_is_installed_now(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[Any] = []
 
     def swap(lab: str, site: Any, node: str, binary: str, progress: Any, *, restore: bool) -> PushedProgram:

@@ -52,7 +52,7 @@ def test_flags(monkeypatch: pytest.MonkeyPatch, asked: list[Any], words: str, ca
 
 
 @pytest.mark.parametrize("words", ["fire node-1", "kill node-1 node-2", "loss node-1", "clock node-1 --skew=0"])
-def test_what_is_refused(monkeypatch: pytest.MonkeyPatch, asked: list[Any], words: str) -> None:
+def test_invalid_input_is_refused(monkeypatch: pytest.MonkeyPatch, asked: list[Any], words: str) -> None:
     assert winlab(monkeypatch, "add", *words.split()) == 2
 
 

@@ -70,7 +70,7 @@ def join(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
     return commands.run(monkeypatch, "join", *args)
 
 
-def test_create_is_told_all_of_it(
+def test_create_gets_every_option(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
 ) -> None:
     args = ["--kubeconfig", str(config), "--rehearse", "--workers", "2", "--prefix", "win", "--lab", "mine"]
@@ -111,7 +111,7 @@ def test_refused(
     assert made.plan is None
 
 
-def test_what_the_cluster_says_against_it(
+def test_objections_of_the_cluster(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
 ) -> None:
     monkeypatch.setattr(joining, "look_at", lambda *_args: replace(FOUND, nodes=("node-1",)))

@@ -65,7 +65,7 @@ def test_diff_as_a_table_and_without_differences(
         (("node", "rebuild", "node-1"), 3, {"rebuild": "node-1"}),
     ],
 )
-def test_what_is_applied(
+def test_flags_are_passed_to_the_operation(
     monkeypatch: pytest.MonkeyPatch,
     calls: list[tuple[int, dict[str, Any]]],
     words: tuple[str, ...],

@@ -60,7 +60,7 @@ def test_explain_as_json() -> None:
     assert len(json.loads(shown("explain", "--output", "json"))) == len(options.options(Spec))
 
 
-def test_explain_what_is_not_there() -> None:
+def test_explain_an_unknown_field() -> None:
     done = ran("spec", "explain", "worker")
     assert done.exit_code == 2
     assert "no field 'worker'" in done.stderr

@@ -74,7 +74,7 @@ def test_more_lines_are_counted() -> None:
     assert "            and 6 more lines\n" in ran("explain", str(LOGS / "no-address.serial.log")).stdout
 
 
-def test_nothing_known_is_said() -> None:
+def test_no_known_cause_is_reported() -> None:
     done = ran("explain", str(LOGS / "healthy.serial.log"))
     assert done.exit_code == 0
     assert done.stdout.startswith("None of ")

@@ -35,13 +35,13 @@ def test_a_person_at_a_terminal_is_asked(questions: list[str]) -> None:
     assert questions == ["These are the terms. Do you accept them?"]
 
 
-def test_nobody_is_asked_where_there_is_nothing_to_accept_or_the_flag_is_given(questions: list[str]) -> None:
+def test_no_one_is_asked_if_there_is_nothing_to_accept_or_the_flag_is_given(questions: list[str]) -> None:
     assert not consent.accepted(False, None)
     assert consent.accepted(True, "These are the terms.")
     assert questions == []
 
 
-def test_without_a_terminal_nobody_is_asked(questions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_no_one_is_asked(questions: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Terminal, "isatty", lambda _self: False)
     assert not consent.accepted(False, "These are the terms.")
     assert questions == []

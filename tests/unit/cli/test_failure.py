@@ -114,7 +114,7 @@ def _interrupted(tell: Listener) -> None:
 
 
 @pytest.mark.parametrize("work", [_untouched, _bad_input, _interrupted])
-def test_no_archive_if_there_is_nothing_to_tell(
+def test_no_archive_if_there_is_nothing_to_report(
     made: list[Any], work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     destroying(monkeypatch, work)
@@ -123,7 +123,7 @@ def test_no_archive_if_there_is_nothing_to_tell(
     assert made == []
 
 
-def test_no_archive_is_wanted(
+def test_no_archive_is_requested(
     made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "0")

@@ -20,7 +20,7 @@ def test_add_ons_are_shown_with_what_was_set(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_the_machines_of_an_add_on_are_shown_with_whose_they_are(
+def test_machines_of_an_add_on_are_shown_with_its_name(
     capsys: pytest.CaptureFixture[str], distribution: partial[Distribution]
 ) -> None:
     install_motd(distribution)

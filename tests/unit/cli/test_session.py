@@ -108,7 +108,7 @@ def test_an_interrupt_is_the_last_line(session: Session, capsys: pytest.CaptureF
     assert (last["event"], last["exit_code"], last["failures"]) == ("RunEnded", 130, [])
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stops_reading_is_not_a_failure(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as out:

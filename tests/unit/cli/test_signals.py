@@ -39,7 +39,7 @@ def _default() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_an_interrupt_of_exec_says_that_the_command_may_go_on(
+def test_an_interrupt_of_exec_says_that_the_command_may_keep_running(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """ssh has no way to end it, and the same command would start a second one beside it."""
@@ -126,7 +126,7 @@ def test_a_second_signal_does_not_end_the_clean_up(monkeypatch: pytest.MonkeyPat
     assert left == [[2]]
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     """As under nohup."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with signals.as_interrupts():
@@ -135,7 +135,7 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_that_is_not_heard_is_told(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+def test_a_signal_without_effect_is_reported(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     """The main thread waits in a C library that knows nothing of Python's signals."""
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     libc, mutex, told = ctypes.CDLL(None), ctypes.create_string_buffer(64), threading.Event()
@@ -192,7 +192,7 @@ def test_a_step_that_never_returns_does_not_hold_the_command(
     assert told.is_set()
 
 
-def test_a_thread_that_nobody_waits_for_does_not_hold_the_end_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_not_awaited_does_not_delay_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool does not know a thread during whose start the signal came."""
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     monkeypatch.setattr(signals, "WHOLE", 0.2)
@@ -210,7 +210,9 @@ def test_a_thread_that_nobody_waits_for_does_not_hold_the_end_of_python(monkeypa
 
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_what_does_not_end_is_left_also_without_a_reader(monkeypatch: pytest.MonkeyPatch, gone: bool) -> None:
+def test_threads_that_do_not_end_are_abandoned_even_without_a_reader(
+    monkeypatch: pytest.MonkeyPatch, gone: bool
+) -> None:
     """Where the terminal is gone, or hangs, nobody can be told any more; the command must not hang for that."""
     codes: list[int] = []
 
@@ -228,7 +230,7 @@ def test_what_does_not_end_is_left_also_without_a_reader(monkeypatch: pytest.Mon
     assert time.monotonic() - begun < 5
 
 
-def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_threads_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
     own = session.Session()
@@ -248,7 +250,7 @@ def test_what_does_not_end_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pyte
     assert codes == [130]
 
 
-def test_a_signal_that_is_heard_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handled_signal_is_not_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     told = threading.Event()
 

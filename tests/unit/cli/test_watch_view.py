@@ -59,7 +59,7 @@ def test_events_are_lines(journal: list[Event]) -> None:
     assert len(rows) == len(journal)
 
 
-def test_interrupting_what_is_followed_is_no_failure(journal: list[Event]) -> None:
+def test_interrupting_a_followed_run_is_not_a_failure(journal: list[Event]) -> None:
     journal += histories.whole().events
     done = ran("events", "-f", "--run", "3")
     assert done.exit_code == 0

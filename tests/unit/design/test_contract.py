@@ -115,11 +115,11 @@ def test_powershell_knows_these_settings_and_no_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WINDOWS)
-def test_powershell_tells_what_is_agreed(name: str) -> None:
+def test_powershell_results_match_the_contract(name: str) -> None:
     check(returned_by_powershell(powershell(name)), WINDOWS[name])
 
 
-def test_powershell_knows_what_is_inside_of_settings() -> None:
+def test_powershell_knows_the_fields_of_settings() -> None:
     rows = set(re.findall(r"\$row\.([a-z_]+)", powershell("routes")))
     assert rows == {one.name for one in fields(contract.RouteSetting)}
     network = powershell("cni") + powershell("network")
@@ -136,7 +136,7 @@ def test_powershell_knows_what_is_inside_of_settings() -> None:
         ("        cni = $networks", "        # cni = $networks", {"cni: missing"}),
     ],
 )
-def test_a_script_that_tells_something_else_would_be_noticed(old: str, new: str, says: set[str]) -> None:
+def test_a_script_with_another_result_is_noticed(old: str, new: str, says: set[str]) -> None:
     text = powershell("status")
     assert old in text
     (told,) = returned_by_powershell(text.replace(old, new))
@@ -213,11 +213,11 @@ def test_a_verb_knows_these_settings_and_no_others(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LINUX)
-def test_a_verb_tells_what_is_agreed(name: str) -> None:
+def test_a_verb_s_result_matches_the_contract(name: str) -> None:
     check(returned_by_python(verb(name)), LINUX[name])
 
 
-def test_verbs_know_what_is_inside_of_settings() -> None:
+def test_verbs_know_the_fields_of_settings() -> None:
     rows = {one for node in ast.walk(verb("routes")) for one in _subscripts(node, "r")}
     assert rows == {one.name for one in fields(contract.RouteSetting)}
     translated = Module(PACKAGE / "network.py").function("_masquerade")
@@ -244,7 +244,7 @@ def players() -> dict[str, ast.FunctionDef]:
     return found
 
 
-def test_the_stand_in_plays_every_script() -> None:
+def test_the_stand_in_simulates_every_script() -> None:
     assert players().keys() == WINDOWS.keys()
 
 
@@ -282,12 +282,12 @@ def test_the_document_has_the_contract(system: str) -> None:
             assert named(cells[-1]) == wanted[name].result.model_fields.keys(), f"result of {name}"
 
 
-def test_the_document_has_what_windows_tells() -> None:
+def test_the_document_has_the_results_of_windows() -> None:
     block = DOCUMENT.split("`status`:\n```\n")[1].split("```")[0]
     assert set(re.findall(r'"([a-z0-9_]+)":', block)) == all_names(contract.WindowsFacts)
 
 
-def test_the_document_has_what_linux_tells() -> None:
+def test_the_document_has_the_results_of_linux() -> None:
     paragraph = DOCUMENT.split("\n`status`: ")[1].split("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", paragraph)) - {"prepare"} == contract.LinuxFacts.model_fields.keys()
 

@@ -101,7 +101,7 @@ def nothing_is_read() -> Iterator[None]:
         lambda path: os.urandom(8),
     ],
 )
-def test_the_watch_notices(tmp_path: Path, read: Callable[[Path], object]) -> None:
+def test_the_guard_notices_reads(tmp_path: Path, read: Callable[[Path], object]) -> None:
     with pytest.raises(Read), nothing_is_read():
         read(tmp_path / "x")
     assert not (tmp_path / "x").exists()  # the watch is over
@@ -134,7 +134,7 @@ def test_plans_are_made_and_rendered_without_reading(name: str) -> None:
     assert files == folder.files(plans.make(facts, source, *given), expand)
 
 
-def test_workers_for_a_cluster_made_elsewhere_are_planned_and_rendered_without_reading() -> None:
+def test_workers_for_an_external_cluster_are_planned_and_rendered_without_reading() -> None:
     wanted = spec.load("1-2-1", ["workers.os=windows-2022"])
     at_hand = plans.stock(wanted)
     made = make.make(wanted, "lab", plans.KVM, at_hand, FOREIGN)

@@ -37,7 +37,7 @@ def test_the_median_of_the_last_times_counts() -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"tcg": {"x": "y"}}', '{"tcg": {"x": {"": [null]}}}'])
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_counts_as_missing(tmp_path: Path, content: str) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/durations.json").write_text(content)
     known = Durations("tcg")
@@ -46,7 +46,7 @@ def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None
     assert known.usual("x") == 5
 
 
-def test_what_an_older_winlab_wrote_is_passed_over(tmp_path: Path) -> None:
+def test_files_of_an_older_winlab_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     file = tmp_path / "state/durations.json"
     file.write_text(json.dumps({"tcg: boot debian-13": [80.0], "tcg": {"booted": {"debian-13": [90.0]}}}))
@@ -88,7 +88,7 @@ def test_steps_are_learned_by_what_their_nodes_are(monkeypatch: pytest.MonkeyPat
     assert [one.usual for one in forecast.steps([step(state) for state in asked])] == [40, 900, 87, 8, 5, 5]
 
 
-def test_what_fails_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_steps_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = runs.clock(monkeypatch, durations)
     empty: list[Plan] = []
 

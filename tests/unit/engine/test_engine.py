@@ -82,7 +82,7 @@ def test_order_and_events() -> None:
     assert (tell.ended.exit_code, tell.ended.failures, tell.ended.lab) == (0, (), "lab")
 
 
-def test_whoever_watches_knows_run_order_and_runner() -> None:
+def test_events_carry_run_order_and_runner() -> None:
     tell = Recorder()
     engine.run([make("c", after="b"), make("b", after="a"), make("a")], tell, "lab", "create")
     first = tell.events[0]
@@ -102,7 +102,7 @@ def test_whoever_watches_knows_run_order_and_runner() -> None:
     assert other.events[0].run != first.run
 
 
-def test_what_is_done_is_not_run() -> None:
+def test_steps_that_are_done_are_not_run() -> None:
     tell = Recorder()
 
     def explode(progress: Progress) -> None:
@@ -150,7 +150,7 @@ def most_at_once(load: Load, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize(("load", "most"), [(Load.POOL, 1), (Load.CORE, 3)])
-def test_what_computes_or_writes_is_bounded(load: Load, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_computing_and_writing_steps_are_bounded(load: Load, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert most_at_once(load, monkeypatch) == most
 
 
@@ -185,7 +185,7 @@ def test_a_failure_stops_the_rest_and_is_raised() -> None:
     assert tell.ended.exit_code == ExitCode.GUEST
 
 
-def test_several_failures_are_all_told_and_raised() -> None:
+def test_several_failures_are_all_reported_and_raised() -> None:
     barrier = threading.Barrier(3, timeout=10)
 
     def fail(error: Exception) -> Callable[[Progress], None]:
@@ -235,7 +235,7 @@ def test_an_interrupt_stops_running_steps() -> None:
     assert (tell.ended.exit_code, tell.ended.failures) == (130, ())
 
 
-def test_a_failure_ends_what_blocks_in_other_steps() -> None:
+def test_a_failure_ends_blocking_calls_of_other_steps() -> None:
     """A command in a guest says nothing for minutes; it looks at this instead."""
     blocks = threading.Event()
 
@@ -331,7 +331,7 @@ def test_a_stopped_run_asks_all_running_steps_to_stop() -> None:
     assert ended.is_set()
 
 
-def test_a_step_that_fails_because_it_is_stopped_is_no_failure_of_the_run() -> None:
+def test_a_step_that_fails_because_it_is_stopped_does_not_fail_the_run() -> None:
     stop, tell = threading.Event(), Recorder()
 
     def cut_off(_: Progress) -> None:

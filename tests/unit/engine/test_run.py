@@ -28,7 +28,7 @@ def test_a_run_beside_it_has_its_own_folder_and_shares_what_is_made() -> None:
     assert own.outputs.get(PAYLOAD(of="linux"), str) is None
 
 
-def test_what_was_made_is_of_the_kind_that_is_asked_for() -> None:
+def test_an_output_of_another_type_is_an_error() -> None:
     outputs = Outputs()
     outputs.put(PAYLOAD(of="linux"), "a CD")
     with pytest.raises(AssertionError):
@@ -47,6 +47,6 @@ def test_a_node_is_logged_in_to_by_the_lab_s_own_credentials() -> None:
 
 
 @pytest.mark.parametrize(("scale", "usual", "silence"), [(1.0, 10, 10), (3.0, 30, 15), (0.5, 5, 10)])
-def test_silences_grow_less_than_times(scale: float, usual: float, silence: float) -> None:
+def test_silences_grow_more_slowly_than_times(scale: float, usual: float, silence: float) -> None:
     pace = Pace(scale, Durations("tcg"))
     assert (pace.usual(10), pace.silence(10)) == (usual, silence)

@@ -42,21 +42,21 @@ def test_a_state_may_be_reached_on_the_way() -> None:
         ([step(C, [A]), step(A, [B]), step(B, [A])], CIRCLE),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_together_is_refused(steps: list[Step], says: str) -> None:
+def test_steps_that_do_not_fit_together_are_refused(steps: list[Step], says: str) -> None:
     with pytest.raises(SequenceError) as refused:
         compose(steps)
     assert refused.value.what == says
     assert "a bug" in refused.value.why
 
 
-def test_the_engine_begins_nothing_of_it() -> None:
+def test_the_engine_starts_nothing() -> None:
     told: list[Event] = []
     with pytest.raises(SequenceError):
         engine.run([step(A), step(B, [C])], told.append)
     assert told == []
 
 
-def test_a_state_is_told_apart_by_lab_node_and_thing() -> None:
+def test_states_differ_by_lab_node_and_thing() -> None:
     states = {KIND("lab", "a"), KIND("lab", "b"), KIND("other", "a"), KIND(of="a"), KIND(of="b")}
     assert len(states) == 5
     # the words are for people alone

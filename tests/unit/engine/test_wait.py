@@ -33,25 +33,25 @@ def endless(*signs: Hashable) -> Iterator[Waiting]:
         yield Waiting(f"sees {signs[-1]}", signs[-1])
 
 
-def test_what_is_met_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_met_condition_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([Waiting("not yet"), Waiting("not yet"), Met("there")])
     assert seen_until_given_up(monkeypatch, looks) == (2, "there")
 
 
-def test_nothing_new_for_long_ends_it_with_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_without_news_ends_with_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen_until_given_up(monkeypatch, endless(1)) == (11, "sees 1")
 
 
-def test_it_goes_on_as_long_as_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_waits_as_long_as_something_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """No total time ends it."""
     assert seen_until_given_up(monkeypatch, endless(*range(500))) == (499 + 11, "sees 499")
 
 
-def test_to_and_fro_is_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_alternating_is_not_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen_until_given_up(monkeypatch, endless(*[1, 2] * 50))[0] == 1 + 11
 
 
-def test_something_else_may_show_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_sign_of_life_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([*[Waiting("moves", 1, alive=True)] * 30, *endless_list(12)])
     assert seen_until_given_up(monkeypatch, looks)[0] == 29 + 11
 
@@ -60,7 +60,7 @@ def endless_list(count: int) -> list[Waiting]:
     return [Waiting("still", 1)] * count
 
 
-def test_who_is_to_stop_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_wait_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     runs.clock(monkeypatch)
 
     class Voice:

@@ -21,12 +21,12 @@ def titles(record: RunRecord) -> list[tuple[str, float]]:
     return [(link.step.planned.step, link.waited) for link in critical.path(record)]
 
 
-def test_the_path_ends_with_the_last_and_goes_by_who_was_waited_for_longest() -> None:
+def test_the_path_ends_with_the_last_step_and_follows_the_longest_waits() -> None:
     expected = [("network", 0), ("disk a", 0), ("boot a", 0), ("join a", 1)]
     assert titles(run(histories.whole())) == expected
 
 
-def test_what_waited_for_its_turn_says_so() -> None:
+def test_a_step_that_waited_for_its_turn_says_so() -> None:
     assert titles(run(Script().did(1, 0, 2).did(2, 2, 3).did(4, 5, 60))) == [("network", 0), ("disk b", 3)]
 
 
@@ -57,14 +57,14 @@ def test_the_time_left_is_that_of_the_longest_chain(script: Script, elapsed: flo
     assert left.seconds(run(script), elapsed) == pytest.approx(seconds)
 
 
-def test_what_an_earlier_run_did_is_only_looked_at() -> None:
+def test_steps_done_by_an_earlier_run_cost_only_a_check() -> None:
     known = History(Script().did(1, 0, 2).did(2, 2, 3).did(3, 3, 60).events).known_done()
     assert left.seconds(run(Script()), 0, known) == 1 + 1 + 1 + 30
     assert left.seconds(run(Script().step("checking", 1, 0)), 0, known) == 1 + 1 + 1 + 30
     assert left.seconds(run(Script().step("started", 1, 0)), 0, known) == 2 + 1 + 1 + 30  # it was undone
 
 
-def test_a_plan_that_goes_round_has_a_time_left() -> None:
+def test_a_circular_plan_has_a_time_left() -> None:
     planned = (Planned("x", usual=5.0, after=(2,)), Planned("y", usual=-7.0, after=(1,)))
     assert left.seconds(run(Script(planned=planned)), 0) == 5
     assert left.seconds(RunRecord(1), 0) == 0

@@ -68,7 +68,7 @@ def test_the_chart_is_well_formed() -> None:
     assert root.get("viewBox", "").startswith("0 0 ")
 
 
-def test_a_killed_run_says_when_it_was_last_heard_of() -> None:
+def test_a_killed_run_shows_its_last_sign_of_life() -> None:
     text = timeline(Script().did(1, 0, 2).step("started", 2, 3)).html()
     assert "ended without a word; last heard of at 2023-11-14" in text
     assert "Not begun: boot a, disk b, join a." in text

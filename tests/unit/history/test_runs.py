@@ -54,7 +54,7 @@ def test_a_journal_of_a_winlab_with_other_events_and_titles_is_read(tmp_path: Pa
     ]
 
 
-def test_a_killed_run_ends_where_it_was_last_heard_of() -> None:
+def test_a_killed_run_ends_at_its_last_sign_of_life() -> None:
     script = Script().did(1, 0, 2).step("checking", 2, 2).step("started", 2, 3).step("progress", 2, 9, text="49 %")
     history = History(script.events)
     assert history.runs[0].state is RunState.RUNNING
@@ -66,7 +66,7 @@ def test_a_killed_run_ends_where_it_was_last_heard_of() -> None:
     assert (run.steps[1].seconds, run.steps[1].text) == (7, "49 %")
 
 
-def test_the_run_that_is_going_on_stays_so() -> None:
+def test_a_run_in_progress_stays_in_progress() -> None:
     history = History(Script().did(1, 0, 2).events)
     history.finish(history.runs[-1])
     assert history.runs[0].state is RunState.RUNNING
@@ -109,7 +109,7 @@ def test_an_earlier_winlab_s_journal_is_read_and_never_runs_backwards() -> None:
         assert 0 <= step.begun <= step.ended <= run.elapsed
 
 
-def test_steps_of_an_earlier_winlab_go_to_their_own_places() -> None:
+def test_steps_of_an_earlier_winlab_are_placed_correctly() -> None:
     """A step that labs share has no lab in the plan, but its events have the run's."""
     planned = (replace(histories.PLANNED[0], lab="", step="image x"), histories.PLANNED[1])
     script = Script(planned=planned).did(1, 0, 2)
@@ -118,7 +118,7 @@ def test_steps_of_an_earlier_winlab_go_to_their_own_places() -> None:
     assert [step.state for step in run.steps] == [StepState.DONE, StepState.WAITING]
 
 
-def test_a_run_whose_begin_is_lost_has_the_steps_that_were_heard_of() -> None:
+def test_a_run_whose_start_is_lost_has_the_steps_that_were_reported() -> None:
     (run,) = History(histories.whole().events[6:]).runs
     assert {step.planned.step for step in run.steps} == {"disk a", "disk b", "boot a", "join a"}
     assert run.state is RunState.DONE
@@ -134,7 +134,7 @@ def test_events_outside_a_run_belong_to_none() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3, 99, -1])
-def test_a_number_that_names_another_step_is_not_believed(number: int) -> None:
+def test_a_number_of_another_step_is_not_trusted(number: int) -> None:
     script = Script()
     script.step("done", 1, 4)
     script.events[-1] = replace(script.events[-1], number=number)  # type: ignore[call-arg]

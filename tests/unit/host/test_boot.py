@@ -46,7 +46,7 @@ def tree(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tree:
     return Tree(monkeypatch, tmp_path)
 
 
-def test_what_root_alone_can_change_is_trusted(tree: Tree) -> None:
+def test_files_that_only_root_can_change_are_trusted(tree: Tree) -> None:
     tree.other[tree.root / "tmp"] = (0, 0, 0o1777)
     tree.other[tree.root / "opt/winlab"] = (0, 0, 0o775)  # root's own group
     (tree.root / "tmp/winlab").mkdir()
@@ -64,7 +64,7 @@ def test_what_root_alone_can_change_is_trusted(tree: Tree) -> None:
         ("opt/winlab/bin/python3", (0, 0, 0o757), "can be written by others than root"),
     ],
 )
-def test_whatever_others_can_change_on_the_way_is_named(
+def test_every_part_of_a_path_that_others_can_change_is_named(
     tree: Tree, where: str, what: tuple[int, int, int], says: str
 ) -> None:
     tree.other[tree.root / where] = what
@@ -77,12 +77,12 @@ def test_a_link_is_followed_to_where_others_can_change_what_runs(tree: Tree) -> 
     assert boot.doubts([tree.root / "opt/linked"]) == [f"'{tree.root / 'home/ann'}' belongs to nobody"]
 
 
-def test_a_folder_of_modules_that_anybody_writes_to_is_none_with_a_sticky_bit_either(tree: Tree) -> None:
+def test_a_world_writable_folder_of_modules_is_refused_even_with_a_sticky_bit(tree: Tree) -> None:
     tree.other[tree.root / "tmp"] = (0, 0, 0o1777)  # nothing in it can be replaced, but modules can be added
     assert boot.doubts([tree.root / "tmp"]) == [f"'{tree.root / 'tmp'}' can be written by others than root"]
 
 
-def test_the_interpreter_its_library_and_winlab_are_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_interpreter_its_library_and_winlab_are_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", f"/nowhere{os.pathsep}{tmp_path}")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "cwd"), str(tmp_path), str(Path(__file__).parent), *sys.path])
     found = boot.places()
@@ -116,7 +116,7 @@ def test_the_unit_is_written_where_root_alone_can_change_winlab(
     assert boot.warning() == ""
 
 
-def test_without_trust_there_is_no_unit_and_the_user_is_told(machine: list[str], tmp_path: Path) -> None:
+def test_without_trust_the_unit_is_not_written_and_the_user_is_warned(machine: list[str], tmp_path: Path) -> None:
     assert ensure(tmp_path, trust=False) == ""
     assert machine == []
     for words in (
@@ -145,7 +145,7 @@ def test_the_unit_of_an_earlier_version_goes(machine: list[str], tmp_path: Path)
     assert ensure(tmp_path, trust=False) == ""
 
 
-def test_setup_goes_on_and_warns(machine: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_continues_and_warns(machine: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, object]] = []
     monkeypatch.setattr(host.setting_up, "setup", lambda _progress, **options: asked.append(options))
     told: list[Event] = []

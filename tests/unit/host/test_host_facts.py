@@ -65,7 +65,7 @@ def test_facts_that_can_not_be_read_have_a_cure(tmp_path: Path) -> None:
         assert caught.value.cure
 
 
-def test_replacing_a_text_tells_whether_it_changed(tmp_path: Path) -> None:
+def test_replacing_a_text_returns_whether_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert files.replace_text(path, "one")
     assert not files.replace_text(path, "one")
@@ -87,7 +87,7 @@ search example.org
     assert facts.parse_resolvers(text) == ["192.0.2.53", "198.51.100.7"]
 
 
-def test_the_stub_resolver_is_looked_behind(tmp_path: Path) -> None:
+def test_the_servers_behind_the_stub_resolver_are_used(tmp_path: Path) -> None:
     stub, real = tmp_path / "stub", tmp_path / "real"
     stub.write_text("nameserver 127.0.0.53\n")
     assert facts.find_resolvers((stub, real)) == ["1.1.1.1", "9.9.9.9"]
@@ -164,7 +164,7 @@ def test_when_nothing_is_free_it_says_what_is_in_the_way() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "10.0.0.1/20", "10.0.0.0/30", "10.0.0.0/8", "127.0.0.0/20", "fd00::/64"])
-def test_what_can_not_be_the_external_subnet(text: str) -> None:
+def test_unsuitable_external_subnets(text: str) -> None:
     with pytest.raises(UsageError):
         subnet.check_cidr(text)
 
@@ -197,7 +197,7 @@ def test_the_record_survives_and_keeps_the_first_value(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_record_that_can_not_be_used_is_no_reason_to_forget(tmp_path: Path) -> None:
+def test_an_unusable_record_is_not_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "changes.yaml"
     path.write_text(HEADER + "bridges: 7\n")
     with pytest.raises(HostError):

@@ -118,7 +118,7 @@ def test_a_table_for_another_host(host: Host) -> None:
         ("\tchain guests {\n", '\tchain guests {\n\t\tiifname "br-winlab" accept\n'),
     ],
 )
-def test_one_rule_is_not_as_it_was(host: Host, old: str, new: str) -> None:
+def test_a_changed_rule(host: Host, old: str, new: str) -> None:
     assert old in host.table
     host.table = host.table.replace(old, new)
     assert host.trouble() == OTHER
@@ -133,7 +133,7 @@ def test_a_flushed_table_is_seen_by_any_user(host: Host, monkeypatch: pytest.Mon
     assert host.trouble() == GONE
 
 
-def test_what_else_may_keep_the_probe_from_being_sent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_causes_that_keep_the_probe_from_being_sent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another firewall that drops it hides nothing from root. A loopback device that is down shows others nothing."""
 
     def fail(error: type[OSError]) -> None:
@@ -152,7 +152,7 @@ def test_what_else_may_keep_the_probe_from_being_sent(host: Host, monkeypatch: p
     assert host.trouble() == GONE
 
 
-def test_the_firewall_of_another_host_is_not_looked_at(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_firewall_of_another_host_is_not_checked(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.table = ""
     assert firewall.trouble() == GONE
     monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")
@@ -162,7 +162,7 @@ def test_the_firewall_of_another_host_is_not_looked_at(host: Host, monkeypatch: 
 
 
 @pytest.mark.parametrize("broken", ["", "table inet winlab {\n}\n"])
-def test_root_puts_the_table_back_as_setup_does(host: Host, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+def test_root_restores_the_table_as_setup_does(host: Host, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     locked: list[Progress] = []
 
     def alone(progress: Progress) -> nullcontext[None]:

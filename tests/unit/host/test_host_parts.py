@@ -259,7 +259,7 @@ def test_the_far_jumps_of_the_payload_meet_their_blocks() -> None:
         (None, None, Status.WARN),
     ],
 )
-def test_what_is_said_about_kvm(works: bool | None, recorded: str | None, state: Status) -> None:
+def test_messages_about_kvm(works: bool | None, recorded: str | None, state: Status) -> None:
     found = checks_machine.judge_kvm(works, "Why.", recorded)
     assert found.state is state
     assert bool(found.cure) is (state is not Status.OK)
@@ -275,11 +275,11 @@ def test_what_is_said_about_kvm(works: bool | None, recorded: str | None, state:
         (0o640, "kvm", "fail"),
     ],
 )
-def test_what_is_said_about_the_device(mode: int, group: str, state: str) -> None:
+def test_messages_about_the_device(mode: int, group: str, state: str) -> None:
     assert checks_machine.judge_kvm_mode(0o020000 | mode, group).state == state
 
 
-def test_what_is_said_about_capacity() -> None:
+def test_messages_about_capacity() -> None:
     assert checks_machine.judge_memory(8000, 0).state is Status.OK
     assert checks_machine.judge_memory(8000, 7000).state is Status.OK
     assert checks_machine.judge_memory(8000, 7500).state is Status.WARN
@@ -303,7 +303,7 @@ def test_firmware_is_chosen_from_descriptors() -> None:
     assert checks_machine.firmware_files(json.dumps(memory)) == ["/m.fd"]
 
 
-def test_what_is_said_about_the_group() -> None:
+def test_messages_about_the_group() -> None:
     assert checks_services.judge_group("ann", False, False, True).state is Status.OK
     assert checks_services.judge_group("ann", True, True, False).state is Status.OK
     waiting = checks_services.judge_group("ann", True, False, False)
@@ -312,7 +312,7 @@ def test_what_is_said_about_the_group() -> None:
     assert "usermod -aG libvirt ann" in stranger.cure
 
 
-def test_what_is_said_about_name_servers() -> None:
+def test_messages_about_name_servers() -> None:
     assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.1"]).state is Status.OK
     assert checks_services.judge_resolvers(["192.0.2.1"], ["192.0.2.2"]).state is Status.WARN
 

@@ -139,7 +139,9 @@ def test_units_are_stopped_in_order_and_around_the_bridges(host: FakeHost) -> No
         ({"foreign": True, "ids": {"ovn-remote": "unix:x"}}, UNITS[1:], "ovn-remote was not set by winlab"),
     ],
 )
-def test_units_that_others_use_go_on(host: FakeHost, others: dict[str, Any], units: list[str], told: str) -> None:
+def test_units_that_others_use_keep_running(
+    host: FakeHost, others: dict[str, Any], units: list[str], told: str
+) -> None:
     for name, value in others.items():
         setattr(host, name, value)
     assert kept(host.tear_down(EVERYTHING)) == units
@@ -151,7 +153,7 @@ def test_a_controller_of_others_keeps_its_bridge(host: FakeHost) -> None:
     assert "br-winlab" in host.tear_down(EVERYTHING)
 
 
-def test_services_that_setup_did_not_start_are_not_spoken_of(host: FakeHost) -> None:
+def test_services_that_setup_did_not_start_are_not_mentioned(host: FakeHost) -> None:
     host.machines, host.foreign, host.bridges = "theirs", True, ["br-ex"]
     done = host.tear_down(EVERYTHING.model_copy(update={"units_started": [], "units_enabled": []}))
     assert kept(done) == UNITS
@@ -177,7 +179,7 @@ def test_when_a_service_can_not_be_started_nothing_is_undone(host: FakeHost) -> 
     assert host.done == ["start ovs", "stop ovn-central.service", "stop openvswitch-switch.service"]
 
 
-def test_labs_are_found_though_all_was_down(host: FakeHost) -> None:
+def test_labs_are_found_even_if_everything_was_down(host: FakeHost) -> None:
     host.up, host.labs = set(), {"demo"}
     with pytest.raises(ConflictError, match="demo"):
         host.tear_down(EVERYTHING)

@@ -132,7 +132,7 @@ def test_killed_anywhere_the_former_spec_takes_it_back(monkeypatch: pytest.Monke
     assert act > 10
 
 
-def test_a_golden_image_that_was_begun_and_is_no_longer_wanted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_golden_image_that_was_begun_and_is_no_longer_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was for workers with Windows, which the former spec does not have."""
     gone: list[str] = []
     monkeypatch.setattr(destroy, "destroy", lambda lab, *_: gone.append(lab))
@@ -143,7 +143,7 @@ def test_a_golden_image_that_was_begun_and_is_no_longer_wanted(world: World, mon
     assert gone == ["golden-0123abcd"]
 
 
-def test_killed_twice_with_different_wishes_the_third_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_twice_with_different_specs_the_third_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     third = ("1-1-1", "workers.os=debian-13", "workers.memory=2GiB")
     whole = make_world(monkeypatch)
     change(whole, third)
@@ -176,7 +176,7 @@ def test_killed_anywhere_create_refuses_or_the_lab_is_as_it_was(monkeypatch: pyt
         act += 1
 
 
-def test_a_rebuilt_worker_is_made_anew_and_killed_anywhere_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_is_rebuilt_even_if_killed_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     goal, act = make_world(monkeypatch).seen(), 0
     while killed_at(world := make_world(monkeypatch), act, BEFORE, rebuild="node-1"):
         change(world, BEFORE, rebuild="node-1")
@@ -260,7 +260,7 @@ def no_media(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "error", "words"),
     [("controller-1", ConflictError, "etcd"), ("node-9", NotFoundError, "node-1, node-2")],
 )
-def test_what_can_t_be_rebuilt(world: World, name: str, error: type[Exception], words: str) -> None:
+def test_nodes_that_can_t_be_rebuilt(world: World, name: str, error: type[Exception], words: str) -> None:
     before = world.seen()
     with pytest.raises(error, match=words):
         change(world, BEFORE, rebuild=name)
@@ -335,7 +335,7 @@ def test_a_kubectl_that_is_gone(world: World) -> None:
     assert world.acts == []
 
 
-def test_a_lab_that_is_off_can_t_tell_its_cluster_who_left(world: World) -> None:
+def test_a_lab_that_is_off_can_t_remove_nodes_from_its_cluster(world: World) -> None:
     for one in world.domains.values():
         one.state = "off"
     world.answers = False
@@ -424,7 +424,7 @@ def test_a_lab_as_planned(world: World) -> None:
     assert difference.changes == ()
 
 
-def test_what_is_not_there_is_told(world: World) -> None:
+def test_a_missing_machine_is_reported(world: World) -> None:
     del world.domains["winlab-lab-node-2"]
     (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
     assert (row.kind, row.what) == ("added", "node node-2")
@@ -432,7 +432,7 @@ def test_what_is_not_there_is_told(world: World) -> None:
     assert not diff.difference(world.proposal(*BEFORE).plan, world.site())
 
 
-def test_a_network_and_sizes_that_somebody_else_changed(world: World) -> None:
+def test_a_network_and_sizes_that_someone_else_changed(world: World) -> None:
     world.network = ""
     (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
     assert row.what == "network"
@@ -443,7 +443,7 @@ def test_a_network_and_sizes_that_somebody_else_changed(world: World) -> None:
     assert not diff.difference(world.proposal(*BEFORE).plan, world.site())
 
 
-def test_an_interrupted_change_is_told(world: World) -> None:
+def test_an_interrupted_change_is_reported(world: World) -> None:
     assert killed_at(world, 3)
     assert diff.difference(world.proposal(*AFTER).plan, world.site()).unfinished
     change(world)

@@ -58,7 +58,7 @@ def test_a_machine_beside_goes_without_a_drain(monkeypatch: pytest.MonkeyPatch) 
     assert not any(act.startswith("drain") for act in world.acts)
 
 
-def test_one_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(monkeypatch, *BESIDE)
     change(world, *BESIDE, rebuild="agent-1")
     assert "remove winlab-lab-agent-1" in world.acts
@@ -78,7 +78,7 @@ def test_a_lab_without_a_cluster_grows_and_shrinks(monkeypatch: pytest.MonkeyPat
     assert "remove winlab-lab-node-3" in world.acts
 
 
-def test_what_needs_a_cluster_says_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_that_need_a_cluster_say_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     make_world(monkeypatch, *ALONE)
     lab = Lab("lab")
     calls = (
@@ -94,7 +94,7 @@ def test_a_lab_with_a_cluster_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
     recorded.require_cluster(make_world(monkeypatch, *BESIDE).folder)
 
 
-def test_tests_and_images_are_for_nodes_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     plan = plans.make(plans.KVM, *BESIDE)
     every = machines(plan)
 
@@ -115,9 +115,7 @@ def test_tests_and_images_are_for_nodes_alone(monkeypatch: pytest.MonkeyPatch, t
         push.to_node("lab", Site(), "agent-1", "kubelet", ignore)
 
 
-def test_destroy_takes_only_nodes_out_of_a_cluster_made_elsewhere(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_destroy_takes_only_nodes_out_of_an_external_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
     monkeypatch.setattr(join.shutil, "which", lambda _: None)
     folder = LabFolder("lab")
@@ -127,7 +125,9 @@ def test_destroy_takes_only_nodes_out_of_a_cluster_made_elsewhere(
     assert said.endswith("kubectl delete node node-1")
 
 
-def test_a_lab_as_planned_has_no_drift_and_lost_names_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_lab_as_planned_has_no_drift_and_lost_names_are_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     lab = standing.stand(monkeypatch, tmp_path, *BESIDE)
     del lab.rows["agent-1"]  # it is no node
     lab.guests["agent-1"].joined = False

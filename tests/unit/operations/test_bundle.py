@@ -50,7 +50,7 @@ def test_the_published_drivers_go_with_it() -> None:
     assert [recipe.name for recipe in bundle.recipes(make("workers.drivers=/srv/mine.iso"))] == ["debian-13"]
 
 
-def test_what_is_built_does_not_come_from_the_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_built_artifacts_do_not_come_from_the_mirror(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: dict[str, str | None] = {}
 
     def obtain(recipe: recipes.Recipe, progress: object, *, mirror: str | None) -> SimpleNamespace:
@@ -95,14 +95,14 @@ def test_a_bundle_has_a_kubectl_that_the_host_may_run(
     assert payload.UNVOUCHED not in why
 
 
-def test_kubernetes_of_one_s_own_does_not_lie_where_other_labs_look(tmp_path: Path) -> None:
+def test_a_kubernetes_from_a_checkout_stays_out_of_the_cache(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match="does not go into the cache") as caught:
         bundle.create(plan, at_hand(), None, cast(Any, None), [], None, Quiet())
     assert "--to FILE" in caught.value.cure
 
 
-def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
+def test_it_is_built_from_the_tree_of_the_user(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match=r"kubernetes\.source is to be built"):
         bundle.source(plan, payload.Origin(kind="upstream"))
@@ -119,7 +119,7 @@ def test_it_is_built_from_the_person_s_own_tree(tmp_path: Path) -> None:
         (["workers.openssh={zip}"], None),
     ],
 )
-def test_what_windows_would_fetch_is_said_before(tmp_path: Path, changes: list[str], says: str | None) -> None:
+def test_downloads_of_windows_are_reported_in_advance(tmp_path: Path, changes: list[str], says: str | None) -> None:
     import zipfile
 
     with zipfile.ZipFile(tmp_path / "OpenSSH-Win64.zip", "w") as file:

@@ -24,7 +24,7 @@ def test_terms_are_to_be_accepted_once_and_only_where_a_medium_is_missing() -> N
     assert images.terms("windows-2022", site) is None
 
 
-def test_a_state_folder_that_is_none(tmp_path: Path) -> None:
+def test_a_state_folder_that_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     site = Site(state=tmp_path / "state")
     with pytest.raises(AccessError, match="terms-accepted") as caught:
@@ -32,7 +32,7 @@ def test_a_state_folder_that_is_none(tmp_path: Path) -> None:
     assert caught.value.cure == CURE
 
 
-def test_a_state_folder_that_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_folder_without_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(path: Path) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 

@@ -23,9 +23,7 @@ class Builder:
         ((), []),
     ],
 )
-def test_stand_ins_tell_of_themselves_once(
-    changes: tuple[str, ...], says: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stand_ins_are_noted_once(changes: tuple[str, ...], says: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plans.make(plans.TCG, "1-1-1", *changes)
     monkeypatch.setattr(recipes, "builder", lambda _: Builder())
     assert create.rehearsal_notes(plan) == says

@@ -42,7 +42,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
     return found
 
 
-def test_the_folder_goes_last_and_is_told(problems: list[WinlabError]) -> None:
+def test_the_folder_is_removed_last_and_reported(problems: list[WinlabError]) -> None:
     site = Site()
     events: list[Event] = []
     site.folder("ci").write(site.folder("ci").journal, "{}")
@@ -51,7 +51,7 @@ def test_the_folder_goes_last_and_is_told(problems: list[WinlabError]) -> None:
     assert len(events) == 2
 
 
-def test_what_can_t_be_removed_is_told_and_the_folder_stays(
+def test_what_can_t_be_removed_is_reported_and_the_folder_stays(
     problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def forget(_lab: str) -> bool:
@@ -83,7 +83,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch, *uids: int | None, network: int | N
 
 
 @pytest.mark.parametrize(("uids", "network"), [((0, 0), None), ((0, None), None), ((), 0)])
-def test_a_lab_of_somebody_else_is_left_alone(
+def test_a_lab_of_another_user_is_left_alone(
     problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch, uids: tuple[int | None, ...], network: int | None
 ) -> None:
     """Everybody's first lab is called 'lab'."""
@@ -98,19 +98,21 @@ def test_a_lab_of_somebody_else_is_left_alone(
 @pytest.mark.parametrize(
     ("uids", "network"), [((1234567, 1234567), 0), ((None, None), 0), ((), None), ((0, 1234567), 0)]
 )
-def test_one_s_own_lab_goes_and_one_that_does_not_say_whose_it_is(
+def test_the_user_s_own_lab_and_one_without_an_owner_are_removed(
     problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch, uids: tuple[int | None, ...], network: int | None
 ) -> None:
     made_by(monkeypatch, *uids, network=network)
     assert destroy.destroy("ci", Site(), lambda _event: None) == ["network ci"]
 
 
-def test_anyone_s_goes_if_the_user_says_so(problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lab_of_anyone_is_removed_if_the_user_says_so(
+    problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     made_by(monkeypatch, 0)
     assert destroy.destroy("ci", Site(), lambda _event: None, anyone=True) == ["network ci"]
 
 
-def test_another_s_lab_of_the_same_name_is_no_reason_to_destroy_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_s_lab_of_the_same_name_is_not_destroyed(monkeypatch: pytest.MonkeyPatch) -> None:
     other = plans.make(plans.KVM, "1-1-1", "workers.cpus=7", lab="ci")
     made_by(monkeypatch, 0, 0)
     with pytest.raises(ConflictError, match="belongs to root") as caught:

@@ -76,11 +76,11 @@ def test_a_node_or_lab_with_the_name_of_a_folder_is_read(tmp_path: Path) -> None
     assert names(path) == ["no-ssh"]
 
 
-def test_an_archive_of_somebody_s_own(tmp_path: Path) -> None:
+def test_an_archive_that_winlab_did_not_make(tmp_path: Path) -> None:
     assert names(archive(tmp_path / "it.tgz", {"setuperr.log": DRIVER.encode()}, top="")) == ["driver-refused"]
 
 
-def test_what_winlab_packs_can_be_explained(tmp_path: Path) -> None:
+def test_an_archive_of_winlab_can_be_explained(tmp_path: Path) -> None:
     """Its own writer, with a failure whose message names a known cause: no other cause shows."""
     error = GuestError("A command ended with exit code 1191.", cure="Look.")
     evidence.name_cause(error)
@@ -91,14 +91,14 @@ def test_what_winlab_packs_can_be_explained(tmp_path: Path) -> None:
     assert names(path) == ["restart-refused", "no-ssh"]
 
 
-def test_nothing_known_is_an_answer(tmp_path: Path) -> None:
+def test_no_known_cause_is_an_answer(tmp_path: Path) -> None:
     path = tmp_path / "serial.log"
     for content in (b"", b"all is well\r\n", b"\x1b[2Jwinlab: phase=ready\r\n"):
         path.write_bytes(content)
         assert Lab.explain(path).causes == []
 
 
-def test_members_that_are_no_files_are_passed_over(tmp_path: Path) -> None:
+def test_members_that_are_not_files_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "it.tar.gz"
     with tarfile.open(path, "w:gz") as made:
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE):
@@ -178,14 +178,14 @@ def test_of_a_long_member_the_beginning_is_read(tmp_path: Path, monkeypatch: pyt
         (b"\x1f\x8b", "no archive"),
     ],
 )
-def test_what_is_no_log_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "it"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=says):
         Lab.explain(path)
 
 
-def test_what_can_t_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("pipe", ".", "missing", "a" * 300):
         with pytest.raises(UsageError):

@@ -174,7 +174,7 @@ def test_a_fault_is_recorded_before_it_is_done(world: World) -> None:
     assert [row["kind"] for row in world.seen] == ["disk"]  # and forgotten after it is undone
 
 
-def test_what_a_node_refuses_is_no_fault(world: World) -> None:
+def test_a_refused_fault_is_not_recorded(world: World) -> None:
     world.add("disk", "node-1")
     world.failure = GuestError("the script failed")
     with pytest.raises(GuestError):
@@ -182,14 +182,14 @@ def test_what_a_node_refuses_is_no_fault(world: World) -> None:
     assert world.active == ["disk.node-1"]
 
 
-def test_what_was_perhaps_done_stays_recorded(world: World) -> None:
+def test_a_fault_that_may_be_active_stays_recorded(world: World) -> None:
     world.failure = UnreachableError("the connection was lost")
     with pytest.raises(GuestError):
         world.add("clock", "node-1", skew="+2h")
     assert world.active == ["clock.node-1"]
 
 
-def test_a_frozen_node_goes_on_and_then_its_other_faults_end(world: World) -> None:
+def test_a_frozen_node_resumes_and_then_its_other_faults_end(world: World) -> None:
     world.add("disk", "node-1")
     world.add("freeze", "node-1")
     assert world.states["node-1"] == "suspended"
@@ -205,7 +205,7 @@ def test_a_frozen_node_goes_on_and_then_its_other_faults_end(world: World) -> No
     assert world.active == []
 
 
-def test_a_node_that_was_started_otherwise_has_no_fault_any_more(world: World) -> None:
+def test_a_node_that_was_started_manually_has_no_fault_any_more(world: World) -> None:
     world.add("kill", "node-1")
     assert world.active == ["kill.node-1"]
     world.states["node-1"] = "running"
@@ -221,7 +221,7 @@ def test_a_node_that_is_off_for_another_reason_is_not_killed(world: World) -> No
     assert world.records["node-1"] == []
 
 
-def test_one_node_s_trouble_leaves_no_other_s_fault(world: World) -> None:
+def test_a_failure_of_one_node_does_not_keep_faults_of_others(world: World) -> None:
     world.add("disk", "node-1")
     world.add("partition", "node-1")
     world.failure = GuestError("the script failed")
@@ -241,7 +241,7 @@ def test_unknown_names_are_refused_before_anything_is_touched(world: World) -> N
     assert not any(world.records.values())
 
 
-def test_records_of_strangers_are_passed_over(world: World) -> None:
+def test_malformed_records_are_skipped(world: World) -> None:
     world.records["node-1"] = ["x", {"kind": "partition", "nodes": ["node-1"]}, {"kind": "disk", "nodes": ["node-1"]}]
     world.rows = {"a": ("no JSON", ()), "b": (json.dumps({"kind": "kill", "nodes": ["node-1"]}), ())}
     assert world.active == ["disk.node-1"]

@@ -58,7 +58,7 @@ def key(*changes: str, lab_name: str = "lab") -> str:
     return windows.golden
 
 
-def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
+def test_clones_share_one_image_and_have_no_installation_medium() -> None:
     plan = make(REHEARSAL)
     for name in ("node-1", "node-2"):
         node = plan.node(name)
@@ -71,7 +71,7 @@ def test_clones_stand_on_one_image_and_have_no_installation_medium() -> None:
     assert "<ComputerName>NODE-1<" in text
 
 
-def test_what_is_in_the_image_decides_its_key_and_nothing_else_does(tmp_path: Path) -> None:
+def test_only_the_content_of_an_image_decides_its_key(tmp_path: Path) -> None:
     same = key(REHEARSAL)
     assert same == key(REHEARSAL, lab_name="other")
     assert same == key(REHEARSAL, "workers.cpus=4", "workers.memory=4GiB", "network.cidr=10.99.0.0/16")
@@ -114,7 +114,7 @@ def test_a_change_anywhere_in_a_file_counts(tmp_path: Path) -> None:
     assert len(keys) == 2
 
 
-def test_what_a_manifest_tells_holds_no_product_key() -> None:
+def test_a_manifest_holds_no_product_key() -> None:
     words = ("workers.os=windows-2022", "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     plan = make(*words)
     assert plan.builders
@@ -167,7 +167,7 @@ def test_a_golden_image_of_a_build_that_does_not_go_with_the_network_is_refused(
         goldens.check_media(plan, Stock(), Site())
 
 
-def test_a_build_that_was_given_up_goes_with_its_lab_but_not_one_that_goes_on() -> None:
+def test_an_abandoned_build_is_removed_with_its_lab_and_a_running_one_is_not() -> None:
     plan = make(REHEARSAL)
     gone: list[str] = []
     with ExitStack() as held:
@@ -199,7 +199,7 @@ def test_a_damaged_folder_of_a_golden_image_stops_no_destroy(note: bytes | None)
     assert gone == []
 
 
-def test_an_image_that_is_there_is_not_made_again() -> None:
+def test_an_existing_image_is_not_made_again() -> None:
     plan = make(REHEARSAL)
     with ExitStack() as held:
         assert lacking(plan, Pool(golden.base_volume(clone(plan).image, str(clone(plan).windows.golden))), held) is None
@@ -239,7 +239,7 @@ def test_media_of_all_pools_are_checked() -> None:
             goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock(), Site())
 
 
-def test_without_media_nothing_is_needed_but_the_image() -> None:
+def test_without_media_only_the_image_is_needed() -> None:
     """What was imported, or made before the medium went, will do."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
@@ -252,7 +252,7 @@ def test_without_media_nothing_is_needed_but_the_image() -> None:
     ("days", "programs", "says"),
     [(90, None, "ends in 90 days"), (-3, None, "is over"), (None, None, ""), (None, "old", "stale: made with other")],
 )
-def test_the_state_of_an_image_is_told(days: int | None, programs: str | None, says: str) -> None:
+def test_the_state_of_an_image_is_shown(days: int | None, programs: str | None, says: str) -> None:
     keep(make(REHEARSAL), days=days, programs=programs)
     (item,) = library.items()
     assert item.kind == "golden"
@@ -272,7 +272,7 @@ def test_images_are_found_by_name_or_key() -> None:
     assert item.key in caught.value.cure
 
 
-def test_an_image_goes_to_another_machine_and_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disks.answer(monkeypatch)
     plan = make(REHEARSAL)
     made = keep(plan)
@@ -324,7 +324,7 @@ def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) ->
     assert [one.key for one in golden_cache.entries()] == [last.key]
 
 
-def test_a_lab_that_stands_needs_no_newer_image() -> None:
+def test_an_existing_lab_needs_no_newer_image() -> None:
     """A newer winlab has other scripts, and would make another image; the lab is the same one all the same."""
     before = make(REHEARSAL)
     plan = plans.make(plans.TCG, "1-2-1", REHEARSAL, scripts="newer")

@@ -136,14 +136,14 @@ def test_refused(theirs: str | None, changes: tuple[str, ...], says: str) -> Non
     assert says in str(caught.value)
 
 
-def test_elsewhere_is_nobodys_choice() -> None:
+def test_users_can_t_choose_the_elsewhere_profile() -> None:
     assert "elsewhere" not in cni.names()
     assert cni.get("elsewhere").support("2022").level == "refused"
     with pytest.raises(UsageError):
         spec.load("1-1-1", ["network.cni=elsewhere"])
 
 
-def test_a_name_that_only_the_person_can_resolve() -> None:
+def test_a_name_that_only_the_user_can_resolve() -> None:
     named = replace(CLUSTER, advertised="https://kind-control-plane:6443", server="https://192.0.2.10:6443")
     made = make(REHEARSAL, cluster=named)
     assert made.cluster.endpoint == "kind-control-plane:6443"
@@ -312,7 +312,7 @@ def test_one_context_with_all_that_it_needs(config: Path, tmp_path: Path) -> Non
     assert user["user"] == {"exec": {"command": str(tmp_path / "bin/login")}, "tokenFile": str(tmp_path / "t")}
 
 
-def test_what_is_no_kubeconfig(config: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_kubeconfigs(config: Path, tmp_path: Path) -> None:
     for context_name, says in (("three", "no context 'three'"), ("broken", "can't be used"), ("lost", "no.crt")):
         with pytest.raises(UsageError) as caught:
             join.chosen(config, context_name, "lab")
@@ -368,7 +368,7 @@ def _voice() -> Any:
 
 
 @pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16", "hypervisors=1"])
-def test_what_the_cluster_has_decided(change: str) -> None:
+def test_settings_of_the_cluster_can_not_be_changed(change: str) -> None:
     join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
     with pytest.raises(UsageError, match="existing cluster decides that"):
         join.check_changes([change])
@@ -395,7 +395,7 @@ def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return set_
 
 
-def test_what_fits(reach: Callable[..., None]) -> None:
+def test_a_suitable_cluster_is_accepted(reach: Callable[..., None]) -> None:
     reach(None)
     join.check(make(REHEARSAL), CLUSTER, [])
     # a join that was interrupted goes on
@@ -427,7 +427,7 @@ def test_the_server_is_asked_first(reach: Callable[..., None]) -> None:
         join.check(make(REHEARSAL), CLUSTER, [])
 
 
-def test_the_person_is_told_what_winlab_does_not_do() -> None:
+def test_users_learn_what_winlab_does_not_do() -> None:
     made = make(REHEARSAL)
     told = " ".join(join.notes(made, CLUSTER))
     assert f"10.77.0.0/24 via {made.network.router_external}" in told
@@ -478,18 +478,18 @@ def test_the_lab_s_own_nodes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
         node(status={"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}),
     ],
 )
-def test_another_s_node_stays(monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
+def test_a_node_of_another_lab_stays(monkeypatch: pytest.MonkeyPatch, row: dict[str, Any]) -> None:
     removed, left, api = leave(monkeypatch, {"get node node-1": row})
     assert removed == []
     assert "'node-1' is not this lab's" in left
     assert not any(line.startswith("delete") for line, _ in api.asked)
 
 
-def test_nothing_is_deleted_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nodes_are_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert leave(monkeypatch, {"get node node-1": ""})[:2] == ([], "")
 
 
-def test_a_cluster_that_is_away_is_no_reason_to_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_does_not_keep_the_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     removed, left, _ = leave(monkeypatch, {"down": True})
     assert removed == []
     assert "kubectl delete node node-1" in left
@@ -525,7 +525,7 @@ def test_a_kubectl_that_cannot_be_started_keeps_no_lab(monkeypatch: pytest.Monke
     assert "kubectl delete node node-1" in left
 
 
-def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labs_with_controllers_and_labs_without_a_cluster_ask_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     own = plans.make(plans.TCG, "1-1-1", REHEARSAL)
     assert join.leave(LabFolder("lab"), [tags.of(own, one) for one in own.nodes]) == ([], "")
     assert join.leave(LabFolder("lab"), []) == ([], "")
@@ -534,7 +534,7 @@ def test_labs_with_controllers_and_labs_without_a_cluster_ask_nobody(monkeypatch
     assert join.leave(LabFolder("lab"), [tags.of(made, one) for one in made.nodes]) == ([], "")
 
 
-def test_without_the_lab_s_kubectl_the_person_s_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_lab_s_kubectl_the_user_s_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache that it lay in may have been cleared."""
     made, folder, seen = make(REHEARSAL), came(), []
     folder.kubectl.unlink()

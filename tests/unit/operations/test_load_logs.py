@@ -128,7 +128,7 @@ def test_a_failed_node_gets_its_payload_cd_back(lab: FakeLab, web: str, work: Pa
     assert lab.pool.deleted == ["lab.load-linux.iso"]
 
 
-def test_what_a_killed_load_left_is_put_back_by_one_for_the_other_system(
+def test_what_a_killed_load_left_is_restored_by_one_for_the_other_system(
     lab: FakeLab, archives: dict[str, list[Found]], web: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A CD that is in a drive is never deleted: its machine could not start."""
@@ -227,14 +227,14 @@ def test_a_name_is_saved_by_the_first_engine_that_has_it(
     assert engines.calls[1] == ["podman", "save", "--output", str(work / "saved.tar"), "me/web:2"]
 
 
-def test_no_engine_has_it(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+def test_an_image_that_no_engine_has(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     Engines(monkeypatch, docker="line\nError response from daemon: reference does not exist")
     with pytest.raises(NotFoundError) as refused:
         load.prepare("web", work, progress=Quiet())
     assert "docker: Error response from daemon: reference does not exist podman is not installed." in refused.value.why
 
 
-def test_an_option_is_no_image(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
+def test_an_option_is_not_an_image(monkeypatch: pytest.MonkeyPatch, work: Path) -> None:
     engines = Engines(monkeypatch, docker="")
     with pytest.raises(UsageError, match="not the name of an image"):
         load.prepare("--output=/etc/passwd", work, progress=Quiet())
@@ -289,7 +289,7 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
     assert "containerd" not in shown
 
 
-def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_answers_are_reported_and_the_rest_is_shown(lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         if tag.node == "node-2":
             raise UnreachableError("It does not answer.", why="port closed")
@@ -315,7 +315,7 @@ def test_what_does_not_answer_is_said_and_the_rest_is_shown(lab: FakeLab, monkey
         (False, {"network": "no address"}, {"network": "no address"}, "from its guest agent"),
     ],
 )
-def test_a_deaf_node_is_asked_otherwise(
+def test_an_unresponsive_node_is_asked_another_way(
     lab: FakeLab,
     monkeypatch: pytest.MonkeyPatch,
     by_ssh: bool,

@@ -183,7 +183,7 @@ def test_a_part_lacks_nothing() -> None:
         ("format: 1\nprofile: l3\n", "is not valid"),
     ],
 )
-def test_what_is_no_lock_file(tmp_path: Path, text: str, says: str) -> None:
+def test_a_file_that_is_not_a_lock_file(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "winlab.lock"
     path.write_text(text)
     with pytest.raises(UsageError) as refused:
@@ -258,7 +258,7 @@ def test_an_evaluation_that_create_would_fetch_is_pinned_by_its_known_digest() -
     assert (row.file, row.sha256) == (evaluation.file, evaluation.sha256)
 
 
-def test_a_damaged_lock_is_replaced_and_what_is_none_is_not(tmp_path: Path) -> None:
+def test_a_damaged_lock_is_replaced_and_any_other_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "winlab.lock"
     assert lock_file.replaced(path) is None
     path.write_text(f"{lock_file.HEAD}format: 1\nprofile: [")
@@ -268,7 +268,7 @@ def test_a_damaged_lock_is_replaced_and_what_is_none_is_not(tmp_path: Path) -> N
         lock_file.replaced(path)
 
 
-def test_what_a_person_adds_to_windows_is_pinned_too(tmp_path: Path) -> None:
+def test_additions_of_the_user_to_windows_are_pinned_too(tmp_path: Path) -> None:
     (tmp_path / "mine.ps1").write_text("1")
     (tmp_path / "tree/etc").mkdir(parents=True)
     (tmp_path / "tree/etc/a.txt").write_text("2")
@@ -280,7 +280,7 @@ def test_what_a_person_adds_to_windows_is_pinned_too(tmp_path: Path) -> None:
     }
 
 
-def test_another_bundle_than_the_locked_one_is_told() -> None:
+def test_another_bundle_than_the_locked_one_is_reported() -> None:
     one, other = (lock_file.collect(plan(), [], bundle=f"sha256:{digit * 64}") for digit in "12")
     assert lock_file.compare(one, other) == [f"The bundle is {other.bundle}, locked is {one.bundle}."]
     assert (
@@ -303,7 +303,7 @@ def test_create_takes_the_locked_bundle_before_anything_of_another(
         )
 
 
-def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
+def test_a_pipe_is_not_a_lock(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "winlab.lock")
     with pytest.raises(UsageError, match="can't be read") as refused:
         lock_file.replaced(tmp_path / "winlab.lock")

@@ -71,7 +71,7 @@ def of(pool: object) -> Hypervisors:
     return Hypervisors((sites.hypervisor(pool=pool),))
 
 
-def test_without_a_lock_what_is_there_is_not_obtained_again(there: Run, tmp_path: Path) -> None:
+def test_without_a_lock_present_files_are_not_obtained_again(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")))
     have(there, source)
@@ -132,7 +132,7 @@ def test_the_base_volume_is_compared_with_the_image(there: Run, monkeypatch: pyt
         debian.run(Quiet())
 
 
-def test_a_drift_stops_it(there: Run, tmp_path: Path) -> None:
+def test_drift_stops_create(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")))
     have(there, source)
@@ -153,7 +153,7 @@ def test_a_lab_of_other_programs_is_refused(there: Run, tmp_path: Path) -> None:
         step(there, source).run(Quiet())
 
 
-def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Run, tmp_path: Path) -> None:
+def test_a_program_of_the_user_is_noticed_in_a_finished_lab(there: Run, tmp_path: Path) -> None:
     """Else 'create --kubelet MINE' would say that all is done, with the old kubelet."""
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")), own=True)
@@ -166,7 +166,7 @@ def test_a_program_of_one_s_own_does_not_pass_a_finished_lab_by(there: Run, tmp_
     assert "winlab push" in caught.value.cure
 
 
-def test_a_lab_has_all_when_every_node_has_its_payload(there: Run, tmp_path: Path) -> None:
+def test_a_lab_is_complete_when_every_node_has_its_payload(there: Run, tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     have(there, Supply(cast(Any, Source(tmp_path / "x"))))
     IN_DRIVE[there.plan.node("controller-1").domain] = "base-kubernetes-linux-0000000000000000.iso"

@@ -88,7 +88,7 @@ def test_workers_stop_before_controllers_and_start_after_them(played: Played) ->
     assert states(played) == ["running", "running"]
 
 
-def test_nothing_goes_on_while_the_firewall_is_flushed(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_resumes_while_the_firewall_is_flushed(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(firewall, "trouble", lambda: "is missing")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     power.stop("lab", Site(), (), Ear())
@@ -104,7 +104,7 @@ def test_nothing_goes_on_while_the_firewall_is_flushed(played: Played, monkeypat
     assert states(played) == ["running", "running"]
 
 
-def test_what_is_so_already_is_skipped(played: Played) -> None:
+def test_machines_already_in_the_requested_state_are_skipped(played: Played) -> None:
     power.stop("lab", Site(), ["node-1"], Ear())
     before, ear = list(played.log), Ear()
     power.stop("lab", Site(), ["node-1"], ear)
@@ -114,7 +114,7 @@ def test_what_is_so_already_is_skipped(played: Played) -> None:
     assert ear.done == []
 
 
-def test_what_is_done_is_in_the_journal(played: Played) -> None:
+def test_actions_are_in_the_journal(played: Played) -> None:
     power.stop("lab", Site(), (), Ear())
     lines = [json.loads(line) for line in LabFolder("lab").journal.read_text().splitlines()]
     assert [one["event"] for one in lines if one["event"] not in ("StepChecking", "StepProgress")] == [
@@ -145,7 +145,7 @@ def test_restart_of_a_lab_stops_all_before_it_starts_any(played: Played) -> None
     assert steps == ["stop node-1", "stop controller-1", "start controller-1", "start node-1"]
 
 
-def test_an_interrupted_restart_is_carried_on(played: Played) -> None:
+def test_an_interrupted_restart_is_resumed(played: Played) -> None:
     power.stop("lab", Site(), ["node-1"], Ear())
     ear = Ear()
     power.restart("lab", Site(), ["node-1"], ear)
@@ -165,7 +165,7 @@ def test_suspend_and_resume(played: Played, monkeypatch: pytest.MonkeyPatch) -> 
     assert ear.notes == []
 
 
-def test_what_is_off_stays_off(played: Played) -> None:
+def test_machines_that_are_off_stay_off(played: Played) -> None:
     power.stop("lab", Site(), ["node-1"], Ear())
     for verb in (power.suspend, power.resume):
         ear = Ear()
@@ -213,7 +213,7 @@ def test_nodes_are_not_waited_for_without_a_controller(played: Played, monkeypat
     assert ear.notes == ["Not waiting until the nodes are Ready: controller-1 must run for that."]
 
 
-def test_a_kubectl_that_is_gone_is_told(played: Played) -> None:
+def test_a_missing_kubectl_is_reported(played: Played) -> None:
     folder = LabFolder("lab")
     folder.write(folder.kubeconfig, "there")
     ear = Ear()
@@ -232,7 +232,7 @@ def test_a_fault_that_is_over_is_forgotten_before_the_state_is_the_same_again(pl
     assert faults_of_vm.records(conn, "winlab-lab-node-1") == []
 
 
-def test_a_crashed_node_is_left_so(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_node_is_left_alone(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
     real = domains._state
     monkeypatch.setattr(domains, "_state", lambda one: "crashed" if one.name().endswith("node-1") else real(one))
     ear = Ear()
@@ -245,7 +245,7 @@ def test_a_crashed_node_is_left_so(played: Played, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(("days", "behind", "notes"), [(200, 0.0, 0), (200, 3 * 86400.0, 1), (20, 0.0, 1)])
-def test_certificates_expiry_is_told(
+def test_the_expiry_of_certificates_is_reported(
     played: Played, monkeypatch: pytest.MonkeyPatch, days: float, behind: float, notes: int
 ) -> None:
     cluster(monkeypatch, NOW + days * 86400 + 60)

@@ -11,7 +11,7 @@ from winlab.site import Site
 from winlab.supply.images import cache, library
 
 
-def test_an_image_stays_whose_builder_is_not_installed() -> None:
+def test_an_image_without_an_installed_builder_stays() -> None:
     """Its recipe's key is not known, so nobody can say whether it is still wanted."""
 
     def fill(output: Path) -> tuple[str, str]:

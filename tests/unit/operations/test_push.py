@@ -147,7 +147,7 @@ def test_a_swap_whose_connection_was_cut_is_done_again(lab: FakeLab, kubelet: Pa
     assert lab.log == [cd, "node-1: push", "node-1: disconnected", "node-1: push", payload]
 
 
-def test_a_machine_that_went_off_is_not_waited_for(lab: FakeLab, kubelet: Path) -> None:
+def test_a_machine_that_was_switched_off_is_not_waited_for(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_a_failure_s_known_cause_is_named(lab: FakeLab, kubelet: Path) -> None:
     assert "LocalAccountTokenFilterPolicy" in failed.value.why
 
 
-def test_a_winlab_that_was_killed_is_mended(lab: FakeLab, kubelet: Path) -> None:
+def test_recovers_after_being_killed(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     lab.inside[node.domain] = "lab.node-1.push.iso"
     lab.folder.write(lab.folder.path / "drive-node-1", PAYLOAD["windows"])
@@ -216,7 +216,7 @@ def test_a_node_that_does_not_come_back(lab: FakeLab, kubelet: Path) -> None:
     assert lab.inside[node.domain] == PAYLOAD["windows"]
 
 
-def test_an_old_ready_is_not_believed(lab: FakeLab, kubelet: Path) -> None:
+def test_an_old_ready_is_not_trusted(lab: FakeLab, kubelet: Path) -> None:
     """For 40 s after a kubelet ended its node still says Ready."""
     node = lab.add(machine("node-1"))
     answering(lab)
@@ -262,7 +262,9 @@ def test_restore_changes_no_cd(lab: FakeLab) -> None:
         ("kube-apiserver", ELF, "linux", "winlab load"),
     ],
 )
-def test_what_cannot_be_pushed(lab: FakeLab, tmp_path: Path, name: str, content: bytes, os: str, says: str) -> None:
+def test_files_that_cannot_be_pushed(
+    lab: FakeLab, tmp_path: Path, name: str, content: bytes, os: str, says: str
+) -> None:
     node = lab.add(machine("node-1", os))
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError) as refused:
@@ -271,7 +273,7 @@ def test_what_cannot_be_pushed(lab: FakeLab, tmp_path: Path, name: str, content:
     assert lab.log == []
 
 
-def test_a_file_that_is_not_there(lab: FakeLab, tmp_path: Path) -> None:
+def test_a_missing_file(lab: FakeLab, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         push.push(lab.add(machine("node-1")), str(tmp_path / "kubelet.exe"), lab.drives, Api({}), Quiet())
 

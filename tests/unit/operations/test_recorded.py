@@ -37,7 +37,7 @@ def proposal(source: str = "1-1-1", *changes: str) -> Proposal:
         ("1-1-1", ("addons.metrics-server={}", f"workers.product_key={KEY}")),
     ],
 )
-def test_it_comes_back_as_it_was(folder: LabFolder, source: str, changes: tuple[str, ...]) -> None:
+def test_a_record_survives_a_round_trip(folder: LabFolder, source: str, changes: tuple[str, ...]) -> None:
     made = proposal(source, *changes)
     recorded.write(folder, made)
     back = recorded.read(folder)
@@ -48,14 +48,14 @@ def test_it_comes_back_as_it_was(folder: LabFolder, source: str, changes: tuple[
     assert again.plan == made.plan
 
 
-def test_folders_that_links_may_lead_into_come_back_too(folder: LabFolder, tmp_path: Path) -> None:
+def test_folders_that_links_may_lead_into_are_recorded_too(folder: LabFolder, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("workers: {count: 1}\n")
     made = planning.make(Spec.load(str(tmp_path / "own.yaml"), allow=["/srv"]), "lab", plans.TCG, Quiet())
     recorded.write(folder, made)
     assert recorded.read(folder).restored_spec().roots == (tmp_path.resolve(), Path("/srv"))
 
 
-def test_it_is_for_its_owner_alone(folder: LabFolder) -> None:
+def test_only_the_owner_can_read_a_record(folder: LabFolder) -> None:
     recorded.write(folder, proposal())
     assert stat.S_IMODE(folder.design.stat().st_mode) == 0o600
 
@@ -85,14 +85,14 @@ def test_a_damaged_record_keeps_the_secret(folder: LabFolder) -> None:
     assert KEY not in str(caught.value)
 
 
-def test_bytes_that_are_no_text(folder: LabFolder) -> None:
+def test_bytes_that_are_not_text(folder: LabFolder) -> None:
     folder.make()
     folder.design.write_bytes(b"\xff\xfe")
     with pytest.raises(WinlabError, match="damaged"):
         recorded.read(folder)
 
 
-def test_pools_of_every_system_come_back(folder: LabFolder, tmp_path: Path) -> None:
+def test_pools_of_every_system_are_recorded(folder: LabFolder, tmp_path: Path) -> None:
     """A pool refuses fields of another system, even with their usual values."""
     pools = "[{name: win, os: windows-2022}, {name: deb, os: debian-13, cpus: 4}]"
     (tmp_path / "own.yaml").write_text(f"workers: {pools}\n")

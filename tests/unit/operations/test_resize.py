@@ -53,7 +53,7 @@ def test_the_same_command_asks_for_the_same_after_it_was_interrupted(again: Call
     assert "winlab apply --lab lab" in refused.value.cure
 
 
-def test_what_winlab_decided_for_the_lab_stays() -> None:
+def test_decisions_of_winlab_for_the_lab_stay() -> None:
     spec = resize.shrunk("lab", Site(), "linux-1")
     plan = recorded.read(LabFolder("lab")).plan
     assert spec.kubernetes.version == plan.cluster.versions.kubernetes
@@ -68,7 +68,7 @@ def test_what_winlab_decided_for_the_lab_stays() -> None:
         ("node-9", NotFoundError, "node-1, node-2, linux-1"),
     ],
 )
-def test_what_can_t_go(node: str, error: type[UsageError], cure: str) -> None:
+def test_nodes_that_can_t_be_removed(node: str, error: type[UsageError], cure: str) -> None:
     with pytest.raises(error) as caught:
         resize.shrunk("lab", Site(), node)
     assert cure in caught.value.cure
@@ -77,6 +77,6 @@ def test_what_can_t_go(node: str, error: type[UsageError], cure: str) -> None:
 @pytest.mark.parametrize(
     ("pool", "count", "error"), [("other", 1, NotFoundError), ("node", 0, UsageError), ("node", 99, UsageError)]
 )
-def test_what_can_t_grow(pool: str, count: int, error: type[UsageError]) -> None:
+def test_pools_that_can_t_grow(pool: str, count: int, error: type[UsageError]) -> None:
     with pytest.raises(error):
         resize.grown("lab", Site(), pool, count)

@@ -69,7 +69,7 @@ def test_every_method_that_reports_to_a_listener_can_be_stopped() -> None:
             assert "stop" not in parameters or parameters["stop"].kind is inspect.Parameter.KEYWORD_ONLY, name
 
 
-def test_supplies_hand_on_what_stops_a_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_supplies_pass_on_what_stops_a_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     stop, reads = threading.Event(), list[str]()
 
     def verify(_path: Path, progress: Any) -> None:

@@ -80,7 +80,7 @@ def playing(monkeypatch: pytest.MonkeyPatch, *sources: Source) -> None:
     monkeypatch.setattr(support_sources, "shared", lambda site: list(sources))
 
 
-def test_what_is_in_it(folder: LabFolder) -> None:
+def test_contents_of_the_archive(folder: LabFolder) -> None:
     folder.write(folder.journal, '{"event": "RunStarted"}\n')
     (folder.path / "evidence/node-1").mkdir(parents=True)
     (folder.path / "evidence/node-1/screen.png").write_bytes(b"\x89PNG")
@@ -154,7 +154,7 @@ def test_nothing_is_written_if_the_masking_fails(folder: LabFolder, monkeypatch:
     assert list(support.folder().iterdir()) == []
 
 
-def test_what_fails_or_never_answers_is_listed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_and_unanswered_questions_are_listed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     never = threading.Event()
 
     def half() -> Iterator[File]:
@@ -247,7 +247,7 @@ def test_the_last_three_are_kept(folder: LabFolder) -> None:
     assert sorted(support.folder().iterdir()) == sorted([*made[2:], other])
 
 
-def test_a_file_of_ones_own(folder: LabFolder, tmp_path: Path) -> None:
+def test_a_file_name_of_the_user(folder: LabFolder, tmp_path: Path) -> None:
     path = tmp_path / "it.tar.gz"
     path.write_text("old")
     assert Lab("lab").support(path) == path
@@ -265,7 +265,7 @@ def test_a_state_folder_that_cannot_be_written(folder: LabFolder) -> None:
         Lab("lab").support()
 
 
-def test_a_name_that_leads_elsewhere(folder: LabFolder) -> None:
+def test_a_name_that_leads_out_of_the_folder(folder: LabFolder) -> None:
     with pytest.raises(UsageError):
         Lab("../../etc").support()
 
@@ -315,7 +315,7 @@ def standing(folder: LabFolder, *changes: str) -> None:
     recorded.write(folder, planning.make(spec, "lab", plans.TCG, Quiet()))
 
 
-def test_the_list_of_images_of_a_medium_of_ones_own(folder: LabFolder, tmp_path: Path) -> None:
+def test_the_list_of_images_of_a_medium_of_the_user(folder: LabFolder, tmp_path: Path) -> None:
     medium = make_server_medium(tmp_path / "w.iso")
     standing(folder, f"workers.media={medium}")
     (name,) = (name for name in contents(Lab("lab").support()) if name.startswith("media/"))

@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
         ({"vncviewer"}, ["vncviewer", "127.0.0.1::5901"]),
     ],
 )
-def test_the_first_viewer_that_is_there(
+def test_starts_the_first_installed_viewer(
     started: list[list[Any]], monkeypatch: pytest.MonkeyPatch, installed: set[str], command: list[str]
 ) -> None:
     monkeypatch.setattr(run, "find", lambda program: program if program in installed else None)

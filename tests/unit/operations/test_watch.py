@@ -40,7 +40,7 @@ def written(tmp_path: Path, *scripts: Script) -> tuple[Site, LabFolder]:
     return site, folder
 
 
-def test_a_view_of_a_run_that_goes_on() -> None:
+def test_a_view_of_a_run_in_progress() -> None:
     script = Script().did(1, 0, 2).did(2, 2, 3).step("started", 3, 3).step("progress", 3, 9, text="waiting for ssh")
     made = watch.view("lab", History(script.events), 42, STATUSES, BEGAN + 13)
     assert made.run is not None
@@ -57,7 +57,7 @@ def test_a_view_of_a_run_that_goes_on() -> None:
     assert document["nodes"][0]["steps"][0]["text"] == "waiting for ssh"
 
 
-def test_a_run_is_over_when_nobody_holds_the_lock() -> None:
+def test_a_run_is_over_when_no_one_holds_the_lock() -> None:
     events = Script().did(1, 0, 2).step("started", 2, 3).events
     for worker in (None, 43):
         made = watch.view("lab", History(events), worker, STATUSES, BEGAN + 500)
@@ -66,7 +66,7 @@ def test_a_run_is_over_when_nobody_holds_the_lock() -> None:
         assert [node.name for node in made.nodes if node.steps] == []
 
 
-def test_a_run_that_was_taken_for_dead_goes_on() -> None:
+def test_a_run_that_was_considered_dead_continues() -> None:
     """Its process took the lock after it was looked for."""
     history = History(Script().did(1, 0, 2).events)
     watch.view("lab", history, None, [], BEGAN)
@@ -80,7 +80,7 @@ def test_a_clock_set_back_takes_no_time_away() -> None:
     assert made.elapsed == 2
 
 
-def test_work_that_is_no_run_is_shown() -> None:
+def test_work_outside_of_a_run_is_shown() -> None:
     events = [*histories.whole().events, StepDone(lab="lab", step="remove domain a")]
     made = watch.view("lab", History(events), 42, STATUSES, BEGAN + 200)
     assert isinstance(made.outside, StepDone)
@@ -187,7 +187,7 @@ def test_a_lab_is_watched_across_its_runs(
         assert next(views).run is None
 
 
-def test_a_lab_that_is_nowhere_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_lab_is_not_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def nothing(lab: str, hosts: object) -> None:
         raise NotFoundError(f"There is no lab '{lab}'.")
 
@@ -200,7 +200,9 @@ def test_a_lab_that_is_nowhere_is_not_watched(monkeypatch: pytest.MonkeyPatch, t
         watch.watch("../x", Site(state=tmp_path))
 
 
-def test_a_timeline_tells_a_killed_run_from_one_that_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_timeline_distinguishes_a_killed_run_from_a_running_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     site, _folder = written(tmp_path, Script().did(1, 0, 2), Script("r2").did(1, 0, 2))
     states = [run.state for run in timeline.timeline("lab", site, "all").runs]
     assert states == [RunState.SILENT, RunState.SILENT]
@@ -228,7 +230,7 @@ def test_followed_events_are_those_of_the_run_and_whatever_comes(
         assert next(followed).text == "destroyed"  # type: ignore[attr-defined]
 
 
-def test_a_lab_without_a_journal_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_lab_without_a_journal_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     site = Site(state=tmp_path)
     for ask in (
         lambda: timeline.timeline("lab", site, "last"),
@@ -245,7 +247,7 @@ def test_a_lab_without_a_journal_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
         timeline.timeline("lab", site, "last")
 
 
-def test_the_lock_s_holder_is_the_kernel_s_word(tmp_path: Path) -> None:
+def test_the_kernel_says_who_holds_a_lock(tmp_path: Path) -> None:
     """Its file names whoever held it last, also when nobody does."""
     path = tmp_path / "lab.lock"
     assert locks.holding(path) is None

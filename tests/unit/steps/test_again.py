@@ -183,7 +183,7 @@ def test_a_machine_that_does_not_run_is_not_waited_for(perform: Perform, title: 
     assert len(there.ran) == 1
 
 
-def test_a_node_that_does_not_answer_again_is_told(perform: Perform) -> None:
+def test_a_node_that_stays_unresponsive_is_reported(perform: Perform) -> None:
     there = There("controller-1: prepare")
     there.deaf = [CUT] * 1000
     with pytest.raises(UnreachableError, match="'controller-1' has not answered again for 5 min") as caught:

@@ -135,7 +135,7 @@ def test_cluster_dns_answers_for_the_lab_s_domain_and_short_names(dns: Dns) -> N
     assert step.done()
 
 
-def test_what_others_wrote_stays_and_old_names_go(dns: Dns) -> None:
+def test_entries_of_others_stay_and_old_names_go(dns: Dns) -> None:
     more, run = runs.run(beside("workers.agent.count=2")), runs.run(beside())
     dns.data["Corefile"] = names.corefile(more.plan, COREFILE) + "example.org:53 {\n    whoami\n}\n"
     runs.titled(names.steps(run), "names of machines").run(Quiet())
@@ -146,7 +146,7 @@ def test_what_others_wrote_stays_and_old_names_go(dns: Dns) -> None:
     assert names.corefile(none, names.corefile(run.plan, COREFILE)) == COREFILE
 
 
-def test_a_config_map_without_a_corefile_is_told(dns: Dns) -> None:
+def test_a_config_map_without_a_corefile_is_reported(dns: Dns) -> None:
     dns.data = None
     run = runs.run(beside())
     step = runs.titled(names.steps(run), "names of machines")
@@ -155,7 +155,7 @@ def test_a_config_map_without_a_corefile_is_told(dns: Dns) -> None:
         step.run(Quiet())
 
 
-def test_a_lab_with_members_alone_leaves_cluster_dns_as_it_is() -> None:
+def test_a_lab_with_only_members_does_not_change_cluster_dns() -> None:
     assert names.steps(runs.run(plans.make(plans.TCG, "1-1-1", f"workers.os={REHEARSAL}"))) == []
 
 
@@ -200,7 +200,7 @@ def test_a_lab_without_a_cluster_changes_without_one() -> None:
     assert not {"names of machines", "leave node-2"} & set(map(runs.title_of, steps))
 
 
-def test_routes_are_given_to_nodes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_nodes_get_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     written: dict[str, str] = {}
 
     @contextmanager

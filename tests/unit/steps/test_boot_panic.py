@@ -93,7 +93,7 @@ class Looping(Guest):
         return len(self.serial)
 
 
-def test_a_machine_that_starts_again_and_again_is_told(
+def test_a_machine_that_restarts_repeatedly_is_reported(
     started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Each start is something new on the serial port, so the wait would never end."""
@@ -117,7 +117,7 @@ def test_an_emulated_one_is_started_again(started: Any) -> None:
 
 
 @pytest.mark.parametrize(("host", "resets"), [(plans.TCG, boot.RESETS), (plans.KVM, 0)], ids=["emulated", "kvm"])
-def test_one_that_gives_up_again_and_again_is_told(started: Any, host: HostFacts, resets: int) -> None:
+def test_a_machine_that_panics_repeatedly_is_reported(started: Any, host: HostFacts, resets: int) -> None:
     guest = Guest(panics=99)
     with pytest.raises(GuestError, match="panicked") as caught:
         started(guest, host).run(Quiet())
@@ -125,7 +125,7 @@ def test_one_that_gives_up_again_and_again_is_told(started: Any, host: HostFacts
     assert guest.resets == resets
 
 
-def test_the_evidence_of_it_is_kept(started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_evidence_of_a_panic_is_kept(started: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def collect(_context: object, node: Any, *_: object) -> tuple[Path, str]:
         return tmp_path / node.name, ""
 
@@ -136,7 +136,7 @@ def test_the_evidence_of_it_is_kept(started: Any, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("trouble", [HostError("no libvirt"), OSError("disk full"), Stopped()])
-def test_what_happened_is_told_without_evidence_too(
+def test_a_panic_is_reported_without_evidence_too(
     started: Any, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:
     def collect(*_: object) -> None:
@@ -148,7 +148,7 @@ def test_what_happened_is_told_without_evidence_too(
     assert "winlab serial controller-1" in caught.value.evidence
 
 
-def test_a_panic_of_long_ago_is_none(started: Any) -> None:
+def test_an_old_panic_does_not_count(started: Any) -> None:
     guest = Guest(panics=0)
     guest.serial = GRUB + PANIC + guest.serial
     started(guest, plans.TCG).run(Quiet())
@@ -189,7 +189,7 @@ FINE = CUT_OFF[26:]
     ],
     ids=["cut off", "used since", "deaf", "restarted later", "started by this command", "still booting"],
 )
-def test_one_that_somebody_started_after_its_first_boot_was_cut_off(
+def test_a_machine_that_was_started_manually_after_an_interrupted_first_boot(
     started: Any, monkeypatch: pytest.MonkeyPatch, marked: bool, phases: str, fresh: bool, disks: int
 ) -> None:
     """It said long ago that it is ready, and has no network."""

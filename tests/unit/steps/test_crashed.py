@@ -46,7 +46,7 @@ class Qemu:
         return answer if isinstance(answer, str) else json.dumps({"return": answer})
 
 
-def test_the_processor_that_stopped_tells_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stopped_processor_has_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     Qemu(monkeypatch, None, STOP)
     assert crash.read(None, "x") == Crash(0x7B, ((1 << 64) - 4, 0xC0000034, 0, 0))
 
@@ -57,7 +57,7 @@ def test_a_machine_without_a_code_has_crashed_all_the_same(monkeypatch: pytest.M
     assert crash.read(None, "x") == Crash()
 
 
-def test_one_that_runs_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_machine_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     qemu = Qemu(monkeypatch, STOP, None, state=libvirt.VIR_DOMAIN_RUNNING)
     assert crash.read(None, "x") is None
     assert qemu.asked == []
@@ -103,7 +103,7 @@ def test_a_code_has_its_cure(monkeypatch: pytest.MonkeyPatch, code: int, cure: s
     assert cure in caught.value.cure
 
 
-def test_whoever_takes_only_texts_hears_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_listener_gets_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     class Voice(Quiet):
         heard = ""
 
@@ -141,7 +141,7 @@ class Domain:
         self.done.append("create")
 
 
-def test_the_same_command_starts_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_starts_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
     domains.start(None, "x")
@@ -149,7 +149,7 @@ def test_the_same_command_starts_it_anew(monkeypatch: pytest.MonkeyPatch) -> Non
     assert domain.done == ["destroy", "create"]
 
 
-def test_a_crash_between_two_commands_is_told_when_the_machine_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_between_two_commands_is_reported_when_the_machine_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     Qemu(monkeypatch, STOP, None)
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
@@ -177,7 +177,7 @@ def test_it_can_not_be_asked_to_shut_down(monkeypatch: pytest.MonkeyPatch) -> No
     assert domain.done == ["destroy"]
 
 
-def test_a_question_that_libvirt_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_libvirt_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object) -> None:
         raise libvirt.libvirtError("client socket is closed")
 

@@ -20,7 +20,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, error: GuestError, *logs: str, then: s
     return error
 
 
-def test_the_cause_that_the_evidence_shows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cause_in_the_evidence_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     error = kept(monkeypatch, GuestError("It stands.", why="Nothing moves.", cure="Look.", evidence="x"), "fine", SETUP)
     assert error.why.startswith("Nothing moves.\nA driver does not install in Windows PE")
     assert "workers.bus=sata" in error.cure
@@ -28,25 +28,25 @@ def test_the_cause_that_the_evidence_shows_is_named(monkeypatch: pytest.MonkeyPa
     assert error.evidence == "/state/evidence/node-1; x"
 
 
-def test_what_to_do_then_takes_the_place_of_the_error_s_own_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cure_of_the_cause_replaces_the_error_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), SETUP, then="Destroy it.").cure.endswith(
         "boot.wim. Destroy it."
     )
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), "fine", then="Destroy it.").cure == "Look."
 
 
-def test_the_error_s_own_words_count_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_of_the_error_counts_first(monkeypatch: pytest.MonkeyPatch) -> None:
     error = kept(monkeypatch, GuestError("No.", why="SYSPRP Failed to remove apps: 0x80073cf2."), SETUP)
     assert "An app is installed for one user only" in error.why
     assert "driver" not in error.why
 
 
-def test_what_only_hurts_or_was_overcome_ended_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minor_and_overcome_causes_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
     logs = "winlab: warning=ssh: OpenSSH can't be had", f"{SETUP}\r\nwinlab: phase=specialize\r\n"
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), *logs).cure == "Look."
 
 
-def test_without_evidence_the_error_is_named_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_evidence_the_cause_is_still_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def collect(*_: object) -> None:
         raise HostError("no libvirt")
 

@@ -80,7 +80,7 @@ def test_daemons_that_do_not_follow_end_a_create_before_machines_boot(overlay: O
         step.done()
 
 
-def test_a_bridge_without_its_address_is_told(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bridge_without_its_address_is_reported(overlay: Overlay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: "is missing")
     with pytest.raises(HostError, match=r"'br-winlab'.* is missing") as caught:
         network(overlay).run(Quiet())
@@ -117,7 +117,7 @@ def test_a_flushed_firewall_ends_a_create_before_machines_boot(
         (None, "", "is missing"),
     ],
 )
-def test_what_is_wrong_with_the_bridge(
+def test_problems_of_the_bridge_are_found(
     monkeypatch: pytest.MonkeyPatch, flags: list[str] | None, local: str, trouble: str
 ) -> None:
     link = {"flags": flags, "addr_info": [{"family": "inet", "local": local, "prefixlen": 20}]}
@@ -128,9 +128,7 @@ def test_what_is_wrong_with_the_bridge(
 
 
 @pytest.mark.parametrize(("uid", "cure"), [(None, "winlab destroy"), (0, "--lab NAME"), (1234567, "winlab destroy")])
-def test_a_lab_whose_machines_nobody_here_has_credentials_for(
-    monkeypatch: pytest.MonkeyPatch, uid: int | None, cure: str
-) -> None:
+def test_a_lab_without_credentials_on_this_host(monkeypatch: pytest.MonkeyPatch, uid: int | None, cure: str) -> None:
     """Somebody else's is not to be destroyed: one's own gets another name."""
     monkeypatch.setattr(account, "uid", lambda: 1234567)
     node = PLAN.nodes[0]

@@ -62,7 +62,7 @@ def test_windows_is_restarted_before_sysprep(restarts: int, monkeypatch: pytest.
     assert golden.is_sealed(run)
 
 
-def test_windows_is_not_restarted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_is_not_restarted_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     there = There(99)
     run, step = sealing(there, monkeypatch)
     with pytest.raises(GuestError, match="still has a restart pending"):

@@ -140,7 +140,7 @@ def create_again(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> tuple[lis
 
 
 @pytest.mark.parametrize("forgotten", [False, True])  # by libvirt, as after a restart of the host
-def test_a_builder_that_lost_its_power_is_made_anew_by_the_next_create(
+def test_a_builder_that_lost_its_power_is_rebuilt_by_the_next_create(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, forgotten: bool
 ) -> None:
     builder.domain.destroy()
@@ -154,16 +154,14 @@ def test_a_builder_that_lost_its_power_is_made_anew_by_the_next_create(
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", "null", "{}", '{"build": 5, "finished": true}', "\udcff"])
-def test_a_note_that_can_t_be_understood_has_the_image_made_anew(
-    builder: Builder, monkeypatch: pytest.MonkeyPatch, note: str
-) -> None:
+def test_an_unreadable_note_has_the_image_rebuilt(builder: Builder, monkeypatch: pytest.MonkeyPatch, note: str) -> None:
     builder.domain.shutdown()
     builder.note.write_bytes(note.encode(errors="surrogateescape"))
     assert not builder.step.done()
     assert create_again(builder, monkeypatch)[0] == [builder.lab]
 
 
-def test_a_builder_whose_machine_is_gone_is_made_anew(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_whose_machine_is_gone_is_rebuilt(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     builder.domain.destroy()
     builder.domain.undefine()
     assert create_again(builder, monkeypatch)[0] == [builder.lab]
@@ -171,7 +169,7 @@ def test_a_builder_whose_machine_is_gone_is_made_anew(builder: Builder, monkeypa
 
 
 @pytest.mark.parametrize("state", ["running", "sealed", "sealed, noted", "suspended"])
-def test_a_builder_in_which_sysprep_ended_or_goes_on_is_kept(
+def test_a_builder_in_which_sysprep_ended_or_is_running_is_kept(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     if state == "suspended":
@@ -248,7 +246,7 @@ GENERALIZED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
 @pytest.mark.parametrize(
     "sysprep", [{"running": True}, {"state": GENERALIZED}, {"succeeded": True, "state": "IMAGE_STATE_UNDEPLOYABLE"}]
 )
-def test_errors_in_the_log_of_a_run_that_succeeds_are_no_failure(
+def test_errors_in_the_log_of_a_run_that_succeeds_are_not_a_failure(
     builder: Builder, monkeypatch: pytest.MonkeyPatch, sysprep: dict[str, object]
 ) -> None:
     """sysprep has ended, and Windows still answers for a while before it is off."""

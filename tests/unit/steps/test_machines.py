@@ -130,7 +130,7 @@ def test_one_whose_disk_failed_is_left_paused(machine: Machine, monkeypatch: pyt
         (libvirt.VIR_DOMAIN_PAUSED_IOERROR, {"sda": libvirt.VIR_DOMAIN_DISK_ERROR_UNSPEC}, "failed"),
     ],
 )
-def test_why_a_machine_is_paused(reason: int, errors: dict[str, int], trouble: str | None) -> None:
+def test_the_reason_of_a_pause_is_reported(reason: int, errors: dict[str, int], trouble: str | None) -> None:
     domain = SimpleNamespace(state=lambda: [libvirt.VIR_DOMAIN_PAUSED, reason], diskErrors=lambda: errors)
     conn = cast(Any, SimpleNamespace(lookupByName=lambda _: domain))
     assert domains.disk_trouble(conn, "x") == trouble
@@ -164,7 +164,7 @@ def test_a_machine_says_who_made_it(machine: Machine, monkeypatch: pytest.Monkey
     assert (changed.tag.uid, changed.tag.plan) == (1234567, "0123456789abcdef")
 
 
-def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine) -> None:
+def test_a_new_machine_ignores_the_log_of_an_earlier_one(machine: Machine) -> None:
     """destroy was cut short after the machine; its "winlab: error=" would end the new one's boot at once."""
     machine.domain.destroy()
     machine.step.run(Quiet())
@@ -177,7 +177,7 @@ def test_a_new_machine_does_not_hear_what_an_earlier_one_wrote(machine: Machine)
     assert machine.forgotten == 1  # a new first controller has another CA
 
 
-def test_what_a_first_boot_reads_is_on_disk_before_the_machine_is_made(
+def test_inputs_of_a_first_boot_are_on_disk_before_the_machine_is_made(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """libvirt flushes no upload, and an empty seed is never made anew."""
@@ -226,7 +226,7 @@ def test_its_new_disk_is_made_when_winlab_was_killed_before(booting: Machine, lo
     assert booting.disks == [(disk.name, disk.capacity_mib, disk.backing)]
 
 
-def test_its_base_is_looked_at_before_anything_is_removed(booting: Machine) -> None:
+def test_its_base_is_checked_before_anything_is_removed(booting: Machine) -> None:
     booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
     booting.domain.destroy()
     disk = booting.node.volume("disk")
@@ -250,7 +250,7 @@ def test_an_image_is_uploaded_again_for_a_machine_that_starts_over(booting: Mach
     booting.step.run(Quiet())
 
 
-def test_repair_makes_no_disk(booting: Machine) -> None:
+def test_repair_creates_no_disk(booting: Machine) -> None:
     booting.said["lab.controller-1.serial.log"] = b"winlab: phase=cloud-init\r\n"
     booting.domain.destroy()
     run = replace(booting.run, keeps_disks=True)
@@ -263,7 +263,7 @@ def test_repair_makes_no_disk(booting: Machine) -> None:
 
 @pytest.mark.parametrize("log", ["serial.log", "serial.log.0"])
 @pytest.mark.parametrize("last", [b"winlab: phase=ready\r\n", b"winlab: error=it failed\r\n"])
-def test_a_first_boot_that_came_to_its_end_is_not_done_again(booting: Machine, log: str, last: bytes) -> None:
+def test_a_completed_first_boot_is_not_repeated(booting: Machine, log: str, last: bytes) -> None:
     """winlab was killed before it saw that, or somebody went on by hand; a log may have been rotated since."""
     booting.said[f"lab.controller-1.{log}"] = b"winlab: phase=cloud-init\r\n" + last
     booting.domain.destroy()
@@ -282,7 +282,9 @@ def test_a_machine_that_has_booted_keeps_its_disk(booting: Machine) -> None:
 
 
 @pytest.mark.parametrize("how", ["was_shut_down", "hasManagedSaveImage", "never started"])
-def test_a_machine_that_ended_in_order_goes_on(booting: Machine, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+def test_a_machine_that_stopped_cleanly_is_started_again(
+    booting: Machine, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """Its guest shut down; libvirt saved its memory, whose guest must find its own disk again; it never started."""
     booting.said["lab.controller-1.serial.log"] = b"" if how == "never started" else b"winlab: phase=cloud-init\r\n"
     booting.domain.destroy()
@@ -302,7 +304,7 @@ def test_a_machine_of_an_earlier_version_keeps_its_disk(machine: Machine) -> Non
     assert machine.disks == []
 
 
-def test_one_that_is_paused_in_its_first_boot_goes_on(booting: Machine) -> None:
+def test_a_machine_that_is_paused_in_its_first_boot_resumes(booting: Machine) -> None:
     assert first_boot.is_marked(booting.domain.connect(), booting.node.domain)
     booting.domain.suspend()
     booting.step.run(Quiet())

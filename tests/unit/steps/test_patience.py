@@ -77,7 +77,7 @@ class Kubelet(Kubectl):
         return {"status": {"conditions": [beat], "images": images}}
 
 
-def test_a_node_is_waited_for_as_long_as_its_kubelet_gets_on(asking: Callable[[Kubectl], Run]) -> None:
+def test_a_node_is_waited_for_as_long_as_its_kubelet_makes_progress(asking: Callable[[Kubectl], Run]) -> None:
     """Images come one by one, for longer than a silent node would be given; that it reports is not enough."""
     kubelet = Kubelet(reports=600)
     with pytest.raises(ClusterError, match="does not become Ready") as caught:
@@ -162,7 +162,7 @@ def test_a_kubectl_that_does_not_end_is_a_failure_of_the_cluster(monkeypatch: py
     assert not kubectl.answers()
 
 
-def test_what_it_warned_of_is_told_even_if_much_happened_since() -> None:
+def test_warnings_are_reported_even_after_many_other_events() -> None:
     asked: list[str] = []
 
     class Events(Api):

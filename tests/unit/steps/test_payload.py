@@ -61,7 +61,7 @@ class Said:
         self.texts.append(text)
 
 
-def test_a_lab_without_a_folder_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_lab_without_a_folder_creates_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """``image build`` makes the CD in the name of a lab that nobody has created."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
@@ -221,7 +221,7 @@ def test_the_host_s_kubectl_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "--source build" in caught.value.cure
 
 
-def test_a_source_is_told_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_shown_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
     plan = plans.make(plans.KVM, "1-1-1")
     for check in (None, lambda _: None):  # a lock file vouches for nothing

@@ -98,7 +98,7 @@ def test_a_lab_s_steps_fit_together(source: str, changes: list[str]) -> None:
     compose([*recipe.guests(runs.run(plan)), *recipe.golden_upload(runs.run(plan))])
 
 
-def test_titles_are_what_people_know() -> None:
+def test_titles_use_words_that_users_know() -> None:
     plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
     shared = "credentials,network,image debian-13,image windows-rehearsal-golden,payload linux,payload windows"
     cluster = "kubeconfig,cluster objects,pod routes,cluster DNS"
@@ -182,7 +182,7 @@ def test_golden_images_of_several_pools_are_made_side_by_side() -> None:
     )
 
 
-def test_what_several_labs_want_is_brought_once() -> None:
+def test_shared_needs_of_several_labs_are_obtained_once() -> None:
     plan = make("workers=[{os: windows-rehearsal}, {name: other, os: windows-rehearsal, golden: false}]")
     found = created(plan, build=True)
     assert titles(found).count("image windows-rehearsal") == 2
@@ -215,7 +215,7 @@ def test_once_sysprep_has_begun_the_machine_is_left_alone() -> None:
     assert tuple(titles(compose(steps))) == BUILD
 
 
-def test_what_labs_share_is_brought_once_and_for_all_of_them() -> None:
+def test_shared_artifacts_are_obtained_once_for_all_labs() -> None:
     """Such as the medium of a golden image, which another machine is installed from."""
 
     def step(state: State, done: bool = True) -> Step:
@@ -237,7 +237,7 @@ def test_a_recipe_that_lacks_a_part_is_refused() -> None:
         compose(recipe.guests(runs.run(make(REHEARSAL))))
 
 
-def test_golden_images_that_are_made_side_by_side_are_told_apart() -> None:
+def test_golden_images_that_are_made_side_by_side_are_distinguished() -> None:
     plan = make("workers=[{name: a, os: windows-2019}, {name: b, os: windows-2022}]", "kubernetes.version=1.34")
     steps = compose(recipe.once(recipe.golden_build(runs.run(plan), plan.builders, SUPPLY, alone=True)))
     assert len({step.title for step in steps}) == len(steps)

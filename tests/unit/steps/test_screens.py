@@ -60,7 +60,7 @@ def test_a_large_screen_is_halved_and_an_odd_one_cut() -> None:
 @pytest.mark.parametrize(
     "other", [b"", b"P6\n9 9\n255\n", b"\x89PNG\r\n\x1a\n", b"P6\n0 0\n255\n", b"P6\n99999999 1\n255\nx"]
 )
-def test_what_is_no_screen_makes_no_picture(other: bytes) -> None:
+def test_malformed_screens_make_no_picture(other: bytes) -> None:
     assert screen.reduced(other) is None
     assert screen.signature(other)[:1] in (b"", b"\0")
 
@@ -107,14 +107,14 @@ def test_one_a_minute_and_only_what_changed(kept: Kept) -> None:
     assert kept.names == ["0001.png", "0002.png", "0003.png"]
 
 
-def test_nobody_else_can_read_them(kept: Kept) -> None:
+def test_no_one_else_can_read_them(kept: Kept) -> None:
     kept.add(0)
     (path,) = kept.folder.iterdir()
     assert path.stat().st_mode & 0o777 == 0o600
     assert kept.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_oldest_go(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_pictures_are_removed(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(screens.MOST + 5):
         kept.add(400 * (number % 2))
     assert len(kept.names) == screens.MOST
@@ -130,7 +130,7 @@ def test_a_full_disk_ends_no_wait(kept: Kept) -> None:
     kept.add(0)
 
 
-def test_pictures_of_an_earlier_machine_go_with_it(kept: Kept) -> None:
+def test_pictures_of_an_earlier_machine_are_removed_with_it(kept: Kept) -> None:
     kept.add(0)
     screens.forget(LabFolder("lab"), "node-1")
     assert not kept.folder.exists()

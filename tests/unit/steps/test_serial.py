@@ -51,17 +51,17 @@ def hear(port: Port, *pieces: bytes) -> SerialLog:
 
 
 @pytest.mark.parametrize("cut", range(1, len(SAID), 7))
-def test_wherever_it_is_cut_it_tells_the_same(port: Port, cut: int) -> None:
+def test_a_log_read_in_pieces_gives_the_same_result(port: Port, cut: int) -> None:
     log = hear(port, SAID[:cut], SAID[cut:])
     assert (log.phase, log.failure, log.size) == ("specialize", "the first", len(SAID))
 
 
-def test_only_what_is_new_is_read(port: Port) -> None:
+def test_only_new_text_is_read(port: Port) -> None:
     hear(port, b"a" * 100_000, b"b" * 10, b"")
     assert port[0].asked == [100_000, 10, 0]
 
 
-def test_a_phase_that_is_half_there_is_none_yet(port: Port) -> None:
+def test_a_half_written_phase_does_not_count_yet(port: Port) -> None:
     assert hear(port, b"winlab: phase=spec").phase == ""
     assert hear(port, b"ialize\r\n").phase == "specialize"
 
@@ -79,14 +79,14 @@ def test_the_firmware_that_starts_a_cd_is_seen(port: Port) -> None:
 @pytest.mark.parametrize(
     ("after", "panic"), [(b"", "Fatal exception"), (b"\r\n", "Fatal exception"), (b"\r\nBdsDxe: loading", None)]
 )
-def test_a_panic_counts_as_long_as_those_are_the_last_words(port: Port, after: bytes, panic: str | None) -> None:
+def test_a_panic_counts_as_long_as_it_is_the_last_output(port: Port, after: bytes, panic: str | None) -> None:
     end = (b"\r\n---[ end Kernel panic - not ", b"syncing: Fatal exception ]---")
     log = hear(port, b"[ 1.0] Oops: int3\r\n", b"x" * 3000, *end, after)
     assert log.panic == panic
     assert log.oops == "Oops: int3"
 
 
-def test_a_log_that_begins_anew_is_read_from_its_beginning(port: Port) -> None:
+def test_a_rotated_log_is_read_from_its_beginning(port: Port) -> None:
     """virtlogd goes on with another file when one is full."""
     pool, log, clock = port
     hear(port, b"winlab: phase=specialize\r\n" * 10)
@@ -101,14 +101,14 @@ def test_a_log_that_begins_anew_is_read_from_its_beginning(port: Port) -> None:
     assert log.failure == "no"
 
 
-def test_silence_is_not_read_as_something_new(port: Port) -> None:
+def test_silence_is_not_progress(port: Port) -> None:
     log = hear(port, SAID)
     port[2].sleep(serial.AGAIN + 1)
     log.read()
     assert log.size == len(SAID)
 
 
-def test_what_a_guest_reports_has_a_limit(port: Port) -> None:
+def test_reports_of_a_guest_are_limited(port: Port) -> None:
     log = hear(port, b"winlab: phase=" + b"p" * 100_000 + b"\r\nwinlab: error=" + b"e" * 100_000 + b"\r\n")
     assert (len(log.phase), len(log.failure)) == (serial.PHASE, serial.LINE)
 

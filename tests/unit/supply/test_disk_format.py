@@ -31,7 +31,7 @@ def check(path: Path, content: bytes, declared: disk_format.Format = "qcow2") ->
         (bytes(512), "begins like raw"),
     ],
 )
-def test_a_disk_that_does_not_stand_by_itself(
+def test_a_disk_that_depends_on_other_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
 ) -> None:
     asked = disks.answer(monkeypatch)
@@ -42,7 +42,7 @@ def test_a_disk_that_does_not_stand_by_itself(
 
 
 @pytest.mark.parametrize("declared", ["raw", "iso"])
-def test_what_is_declared_raw_is_raw(
+def test_a_disk_declared_as_raw_is_raw(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: disk_format.Format
 ) -> None:
     """libvirt looks at the first bytes; an ISO's own begin at 32 KiB."""
@@ -73,13 +73,13 @@ def test_qemu_is_asked_with_little_memory_and_time(tmp_path: Path, monkeypatch: 
         [],
     ],
 )
-def test_what_qemu_says_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: object) -> None:
+def test_the_judgement_of_qemu_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: object) -> None:
     disks.answer(monkeypatch, json.dumps(told))
     with pytest.raises(UsageError, match="refused"):
         check(tmp_path / "x", disks.qcow2())
 
 
-def test_what_qemu_can_not_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disks_that_qemu_can_not_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> Result:
         raise CommandError(Result(("qemu-img",), 1, "", "Image is corrupt", 0.0))
 

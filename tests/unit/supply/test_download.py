@@ -68,7 +68,7 @@ class Fractions:
         self.every.append(fraction)
 
 
-def test_a_local_file_with_a_name_without_end(tmp_path: Path) -> None:
+def test_a_local_file_with_an_endless_name(tmp_path: Path) -> None:
     wanted = Download(url=URL, sha256="0" * 64)
     with pytest.raises(NotFoundError, match="There is no file") as caught:
         download.fetch(wanted, tmp_path / "x", Quiet(), part=tmp_path / "x.part", source=tmp_path / ("a" * 300))
@@ -96,7 +96,7 @@ def fetch(monkeypatch: pytest.MonkeyPatch, folder: Path, **headers: str) -> Path
     return part
 
 
-def test_a_file_without_an_end_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_file_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "LARGEST", 10_000)
     with pytest.raises(TransferError, match="larger than it can be"):
         fetch(monkeypatch, tmp_path)
@@ -105,7 +105,7 @@ def test_a_file_without_an_end_does_not_fill_the_disk(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_keeps_nothing_of_what_may_have_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_nothing_of_an_endless_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: object, block: bytes) -> None:
         raise OSError(errno.ENOSPC, "no space")
 

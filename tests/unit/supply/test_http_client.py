@@ -59,7 +59,7 @@ def test_certificates_that_can_t_be_read(content: str | None, tmp_path: Path, mo
     assert str(file) not in str(caught.value)
 
 
-def test_all_that_fetches_asks_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_download_uses_this_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "foo://s3cret")
     wanted = Download(url="https://publisher.example/x", sha256="0" * 64)
     for ask in (

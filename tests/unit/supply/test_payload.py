@@ -42,7 +42,9 @@ def test_a_program_that_has_changed_in_the_cache_goes_to_no_node(tmp_path: Path)
     assert caught.value.evidence == str(kubelet.path)
 
 
-def test_nor_does_a_container_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_image_that_has_changed_in_the_cache_goes_to_no_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[Path] = []
     monkeypatch.setattr(small_iso, "write", lambda path, *_: written.append(path))
     pause = cached(PAUSE, tmp_path)
@@ -55,7 +57,7 @@ def test_nor_does_a_container_image(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
-def test_what_has_changed_is_not_run_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
+def test_changed_programs_are_not_run_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
     items = [
         cached(one, tmp_path) for one in (Program("containerd", "1", "linux"), Program("ctr", "1", "linux"), PAUSE)
     ]

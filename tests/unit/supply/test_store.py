@@ -55,7 +55,7 @@ def test_the_key_depends_on_all_inputs_and_not_on_their_order() -> None:
     assert len(store.key({})) == 64
 
 
-def test_what_is_published_is_found_again_and_read_only(kept: Store[Item]) -> None:
+def test_published_entries_are_found_again_and_read_only(kept: Store[Item]) -> None:
     assert kept.lookup(KEY) is None
     item = make(kept)
     assert item == kept.lookup(KEY) == (KEY, kept.root / "finished" / KEY / "file", "first")
@@ -93,7 +93,7 @@ def test_the_first_one_wins(kept: Store[Item]) -> None:
 
 
 @pytest.mark.parametrize("damage", ["shorter", "gone", "no manifest", "", "[]", "{}", '{"file": "file", "size": 17}'])
-def test_what_is_not_whole_counts_as_missing_and_is_replaced(kept: Store[Item], damage: str) -> None:
+def test_incomplete_entries_count_as_missing_and_are_replaced(kept: Store[Item], damage: str) -> None:
     """The last manifest goes with its file, but lacks what *read* needs."""
     _, file, _ = make(kept)
     if damage in ("shorter", "gone"):
@@ -151,7 +151,7 @@ def test_a_workspace_with_a_name_begins_empty(kept: Store[Item]) -> None:
         assert names(work) == []
 
 
-def test_the_next_one_sweeps_what_a_killed_one_left_and_nothing_else(kept: Store[Item]) -> None:
+def test_leftovers_of_a_killed_winlab_are_swept_and_nothing_else(kept: Store[Item]) -> None:
     with kept.workspace() as alive, kept.workspace(KEY) as named:
         (alive / "x").write_text("x")
         for name in ("dead", OTHER):  # nobody holds their locks
@@ -162,7 +162,7 @@ def test_the_next_one_sweeps_what_a_killed_one_left_and_nothing_else(kept: Store
         assert (alive / "x").exists()
 
 
-def test_the_work_of_an_older_winlab_is_no_leftover(kept: Store[Item]) -> None:
+def test_the_work_of_an_older_winlab_is_not_a_leftover(kept: Store[Item]) -> None:
     """It holds the lock of the key alone, not the folder."""
     (kept.root / "staging" / KEY).mkdir(parents=True)
     with kept.locked(KEY, Quiet(), "x"):
@@ -172,7 +172,9 @@ def test_the_work_of_an_older_winlab_is_no_leftover(kept: Store[Item]) -> None:
     assert names(kept.root / "staging") == []
 
 
-def test_a_leftover_that_can_t_be_removed_stops_nobody(kept: Store[Item], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leftover_that_can_t_be_removed_does_not_stop_winlab(
+    kept: Store[Item], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stuck = kept.root / "staging" / "stuck"
     stuck.mkdir(parents=True)
     true = shutil.rmtree
@@ -247,7 +249,7 @@ def test_an_entry_that_is_being_made_is_not_removed(kept: Store[Item]) -> None:
     assert kept.entries() == []
 
 
-def test_prune_keeps_what_is_named_and_what_is_at_work(kept: Store[Item]) -> None:
+def test_prune_keeps_what_is_named_and_what_is_in_use(kept: Store[Item]) -> None:
     item, busy = make(kept), "c" * 64
     make(kept, OTHER)
     make(kept, busy)
@@ -270,7 +272,7 @@ class Lines(Quiet):
         self.told.set()
 
 
-def test_who_waits_for_a_lock_is_told_for_what(kept: Store[Item]) -> None:
+def test_a_wait_for_a_lock_says_what_it_waits_for(kept: Store[Item]) -> None:
     lines, done = Lines(), threading.Event()
 
     def other() -> None:
@@ -297,7 +299,7 @@ def test_a_lock_is_free_when_its_holder_is_gone(kept: Store[Item]) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_no_space_is_told_as_that(kept: Store[Item], monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_full_disk_is_reported_as_such(kept: Store[Item], monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def sync(path: Path) -> None:
         raise OSError(number, "full")
 
@@ -315,7 +317,7 @@ def test_a_store_that_can_t_be_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", ".", "..", "../../x", "/x", "a/b", "a\n"])
-def test_a_key_leads_nowhere_else(kept: Store[Item], key: str) -> None:
+def test_a_key_does_not_lead_out_of_the_store(kept: Store[Item], key: str) -> None:
     """It may come from a file that somebody else made."""
     for act in (kept.lookup, kept.remove, lambda key: make(kept, key), lambda key: kept.unfinished(key, "x")):
         with pytest.raises(UsageError, match="no key"):
@@ -326,7 +328,7 @@ def test_a_key_leads_nowhere_else(kept: Store[Item], key: str) -> None:
         pass
 
 
-def test_the_cache_is_its_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_cache(tmp_path: Path) -> None:
     """Golden images have users' files and an activated key in them."""
     (tmp_path / "theirs").mkdir(mode=0o755)
     store_ = opened(tmp_path / "theirs/new/cache")

@@ -75,7 +75,7 @@ def kills(stage: Stage) -> dict[Point, Kill]:
     return {kill.point: kill for kill in stage.record.kills()}
 
 
-def test_a_life_goes_on_until_the_lab_is_ready(stage: Played) -> None:
+def test_a_life_continues_until_the_lab_is_ready(stage: Played) -> None:
     stage.play([FIRST, SECOND, LAST])
     lives.creation(stage, "kill", [NETWORK_END, BOOT_MIDDLE])
     assert stage.calls["wanted"] == [{NETWORK_END, BOOT_MIDDLE}, {BOOT_MIDDLE}, set()]  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def test_a_life_goes_on_until_the_lab_is_ready(stage: Played) -> None:
     assert stage.record.wholes()[0].commands == 3
 
 
-def test_what_was_played_is_not_played_again(stage: Played) -> None:
+def test_lives_that_were_run_are_not_run_again(stage: Played) -> None:
     stage.play([FIRST, SECOND, LAST])
     lives.creation(stage, "kill", [NETWORK_END, BOOT_MIDDLE])
     lives.creation(stage, "kill", [NETWORK_END, BOOT_MIDDLE])
@@ -117,7 +117,7 @@ def test_a_life_that_does_not_end_is_given_up(stage: Played) -> None:
         lives.creation(stage, "kill", [NETWORK_END])
 
 
-def test_what_ran_on_or_stayed_is_a_fault(stage: Played) -> None:
+def test_processes_left_behind_are_a_fault(stage: Played) -> None:
     first = told(("StepDone", "network", 2.0), fired=[NETWORK_END], code=-9, left="12 qemu-img convert")
     stage.play([first, LAST] * lives.PASSES)
     lives.creation(stage, "kill", [NETWORK_END])
@@ -142,7 +142,7 @@ def test_the_points_of_abandoned_labs(stage: Played) -> None:
     assert Point("network", BEGINNING) in points
 
 
-def test_what_an_abandoned_lab_left_is_a_fault(stage: Played) -> None:
+def test_leftovers_of_an_abandoned_lab_are_a_fault(stage: Played) -> None:
     stage.play([told(fired=[BOOT_MIDDLE], code=-9) for _ in range(20)])
     stage.left_over.append("+ volumes: survive.n.disk")  # type: ignore[attr-defined]
     lives.abandonment(stage, 0.0)

@@ -25,7 +25,7 @@ def test_nothing_was_seen_yet(record: Record) -> None:
     assert record.over("kill", "--spec 1-0-1") == set()
 
 
-def test_what_was_seen_needs_no_second_time(record: Record) -> None:
+def test_a_recorded_point_is_not_repeated(record: Record) -> None:
     record.add(CALM)
     record.add(KILL)
     again = Record(record.path)
@@ -35,7 +35,7 @@ def test_what_was_seen_needs_no_second_time(record: Record) -> None:
     assert again.over("kill", "--spec 3-0-1") == set()
 
 
-def test_what_had_a_fault_is_played_again(record: Record) -> None:
+def test_a_point_with_a_fault_is_run_again(record: Record) -> None:
     record.add(replace(KILL, left=["+ volumes: x"]))
     assert record.over("kill", "--spec 1-0-1") == set()
 
@@ -68,11 +68,11 @@ def test_the_last_of_a_point_counts(record: Record) -> None:
         ({"secrets": ["a password in /tmp/x"]}, False),
     ],
 )
-def test_what_is_well(change: dict[str, object], well: bool) -> None:
+def test_a_point_without_a_fault_is_well(change: dict[str, object], well: bool) -> None:
     assert replace(KILL, **change).is_well is well  # type: ignore[arg-type]
 
 
-def test_the_table_has_what_was_lost_and_what_went_wrong(record: Record) -> None:
+def test_the_table_shows_losses_and_faults(record: Record) -> None:
     record.add(CALM)
     record.add(KILL)
     record.add(replace(KILL, step="boot n", moment=BEGINNING, lost=25.0, again=["network"], processes=["12 qemu-img"]))

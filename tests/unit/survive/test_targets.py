@@ -41,11 +41,11 @@ def proc(tmp_path: Path) -> Path:
         ("guest survive2", [17]),
     ],
 )
-def test_only_what_is_meant_is_killed(proc: Path, target: str, pids: list[int]) -> None:
+def test_only_the_target_is_killed(proc: Path, target: str, pids: list[int]) -> None:
     assert targets.find(target, proc) == pids
 
 
-def test_what_a_command_started_is_known_by_its_mark(proc: Path) -> None:
+def test_processes_of_a_command_are_known_by_their_mark(proc: Path) -> None:
     (row,) = targets.marked("m-1", proc)
     assert row[0] == 16
     assert targets.marked("m-2", proc) == []
@@ -56,7 +56,7 @@ QUIET = {kind: frozenset[str]() for kind in ("volumes", "links", "rows", "domain
 BUSY = {**QUIET, "rows": frozenset({ROW.format("field")})}
 
 
-def test_what_differs_is_named() -> None:
+def test_differences_are_named() -> None:
     before, after = ({**QUIET, "volumes": frozenset({name})} for name in ("survive.n.disk", "survive.n.seed"))
     assert left(before, after, "survive") == ["+ volumes: survive.n.seed", "- volumes: survive.n.disk"]
     assert left(before, before, "survive") == []
@@ -76,7 +76,7 @@ def test_what_differs_is_named() -> None:
         ("/tmp", "tmpabc", False),
     ],
 )
-def test_what_others_do_meanwhile_does_not_count(kind: str, row: str, counts: bool) -> None:
+def test_changes_by_others_do_not_count(kind: str, row: str, counts: bool) -> None:
     assert bool(left(BUSY, {**BUSY, kind: BUSY[kind] | {row}}, "survive")) is counts
 
 

@@ -14,7 +14,7 @@ STARTED = json.dumps({"event": "StepStarted", "step": "boot node-1"}) + "\n"
 
 
 @pytest.mark.parametrize(("target", "pids"), [("guest survive", [11, 12]), ("guest survive", []), ("", [os.getpid()])])
-def test_a_point_without_anybody_to_kill_is_left(
+def test_a_point_without_a_process_to_kill_stays_armed(
     target: str, pids: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed: list[int] = []

@@ -162,7 +162,7 @@ def test_a_minor_that_does_not_exist_or_that_containerd_does_not_name(recorded: 
 @pytest.mark.parametrize(
     "text", ["", CONSTANTS.replace("DefaultEtcd", "Etcd"), CONSTANTS + '\n\tPauseVersion = "3.11"\n', CONSTANTS.upper()]
 )
-def test_a_file_that_is_not_as_it_was_is_refused(text: str) -> None:
+def test_a_changed_file_is_refused(text: str) -> None:
     with pytest.raises(TransferError, match=r"constants\.go is not as it was"):
         wanted.kubeadm(text)
     with pytest.raises(TransferError, match=r"dependencies\.yaml is not as it was"):
@@ -215,7 +215,9 @@ def test_a_new_minor_comes_with_its_pins(tool: ModuleType, recorded: Recorded, c
     assert held["1.36"] == {"a": "b"}
 
 
-def test_rows_are_as_those_written_by_hand(tool: ModuleType, recorded: Recorded, catalog: Path, fields: Path) -> None:
+def test_rows_look_like_those_written_manually(
+    tool: ModuleType, recorded: Recorded, catalog: Path, fields: Path
+) -> None:
     tool.add(recorded, "1.37", catalog=catalog, fields=fields)
     assert (
         "  - name: containerd\n    version: 2.4.2\n    os: windows\n"
@@ -333,7 +335,7 @@ def test_sums_have_to_be_verified(monkeypatch: pytest.MonkeyPatch, unsafe: dict[
         Go(Quiet())
 
 
-def test_a_proxy_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, {"env": VERIFIED, "list": "i/o timeout", "mod": "SECURITY ERROR"})
     go = Go(Quiet())
     with pytest.raises(TransferError, match=r"versions of the Go module x\.org/y") as error:
@@ -376,5 +378,5 @@ def test_the_command_says_what_is_left_and_which_tests(
     assert "no release 1.99" in capsys.readouterr().err
 
 
-def test_the_tests_that_it_names_are_there(tool: ModuleType) -> None:
+def test_the_tests_that_it_names_exist(tool: ModuleType) -> None:
     assert all((ROOT / path).exists() for path in tool.TESTS)

@@ -47,7 +47,7 @@ def test_both_lists_agree() -> None:
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "standin/pyproject.toml", "tools/requirements/build.in"])
-def test_all_that_is_asked_for_is_there_in_a_version_that_fits(file: str) -> None:
+def test_every_requirement_has_a_pinned_version_that_fits(file: str) -> None:
     """After a change of a pyproject.toml: tools/lock-python."""
     if file.endswith(".in"):
         wanted = [line for line in (ROOT / file).read_text().splitlines() if not line.startswith("#")]

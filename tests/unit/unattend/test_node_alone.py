@@ -14,7 +14,7 @@ from winlab_node import __main__ as program
 from winlab_node import alone
 
 
-def test_what_changes_the_node_waits_for_what_still_does(
+def test_changes_of_a_node_wait_for_each_other(
     guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A create was killed while kubeadm ran here; the next one looks, and must not begin a second join."""
@@ -68,7 +68,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         pipe.close()
 
 
-def test_what_was_begun_ends_well_though_nobody_listens(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_completes_without_a_reader(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     """kubeadm's init takes minutes; otherwise it would end with its first line after the kill, to be done once more."""
     guest.burn(PROGRAMS, {})
     with nobody_listens(monkeypatch):
@@ -77,7 +77,7 @@ def test_what_was_begun_ends_well_though_nobody_listens(guest: Guest, monkeypatc
     assert guest.do("status", {})["prepared"]
 
 
-def test_what_waits_does_not_wait_for_ever_though_nobody_listens(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_verb_gives_up_without_a_reader(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has begun nothing, and a third winlab would have to wait for it."""
     with alone.alone(guest.node(), "prepare"), nobody_listens(monkeypatch):
         assert program.main(["run-kubeadm"], "", guest.node()) == 1

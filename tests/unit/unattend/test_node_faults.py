@@ -51,7 +51,7 @@ def guest(tmp_path: Path) -> Guest:
     return Guest(tmp_path)
 
 
-def test_packets_are_lost_and_late_now_and_after_a_restart(guest: Guest) -> None:
+def test_packets_are_lost_and_delayed_now_and_after_a_restart(guest: Guest) -> None:
     assert guest.do(links=[LINK])
     text = guest.script()
     assert "parent 77:2 netem limit 20000 loss 20% delay 100ms 20ms" in text
@@ -88,13 +88,13 @@ def test_each_link_has_its_queue(guest: Guest) -> None:
 
 
 @pytest.mark.parametrize("what", [{"mac": "$(reboot)"}, {"addresses": ["10.0.0.1", "$(reboot)"]}])
-def test_what_is_no_address_gets_into_no_script(guest: Guest, what: dict[str, Any]) -> None:
+def test_malformed_addresses_reach_no_script(guest: Guest, what: dict[str, Any]) -> None:
     with pytest.raises(NodeError, match="is no"):
         guest.do(links=[{**LINK, **what}])
     assert not (guest.root / SCRIPT).exists()
 
 
-def test_nothing_is_left_of_them(guest: Guest) -> None:
+def test_faults_leave_nothing(guest: Guest) -> None:
     guest.do(links=[LINK], skew=7200, free=1 << 60)
     assert guest.do(links=[], skew=None, free=None)
     left = [path.name for path in guest.root.rglob("*") if path.is_file()]
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_them(guest: Guest) -> None:
     assert not any("tc " in line for line in guest.asked)
 
 
-def test_the_clock_is_wrong_and_stays_so(guest: Guest) -> None:
+def test_the_clock_stays_wrong(guest: Guest) -> None:
     guest.do(skew=-600)
     assert "+ -600" in guest.script()
     assert "systemctl mask --now chrony" in guest.asked
@@ -139,7 +139,7 @@ class Disk:
         self.size = size
 
 
-def test_a_file_takes_the_room_and_follows_what_others_take(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_the_space_and_adapts_to_others(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, 1 << 30)
     node = Node(guest.root, guest)
     faults._fill(node, 50 << 20)
@@ -152,7 +152,7 @@ def test_a_file_takes_the_room_and_follows_what_others_take(guest: Guest, monkey
     assert disk.room - disk.size == 50 << 20
 
 
-def test_a_disk_is_filled_to_the_last_that_the_file_system_gives(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_is_filled_as_far_as_the_file_system_allows(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch, 1 << 30)
     disk.tables = 3 << 20
     faults._fill(Node(guest.root, guest), 0)

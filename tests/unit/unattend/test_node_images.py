@@ -10,7 +10,7 @@ from linux_guest import Guest, archive
 from winlab_node.node import NodeError
 
 
-def test_images_that_are_there_are_not_imported(guest: Guest) -> None:
+def test_present_images_are_not_imported(guest: Guest) -> None:
     archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
     archive(guest.cd / "images/coredns.tar", {"registry.k8s.io/coredns/coredns:v1.14.7": "sha256:bb"})
     listed = (
@@ -41,7 +41,7 @@ def test_an_import_is_noted_until_it_is_on_disk(guest: Guest) -> None:
     assert guest.node().note("importing", None) == {}
 
 
-def test_images_that_a_power_cut_left_half_unpacked_are_imported_anew(guest: Guest) -> None:
+def test_images_half_unpacked_at_a_power_cut_are_imported_again(guest: Guest) -> None:
     """Their names are in containerd's database, also those by the CRI plug-in; a lease would keep what is unpacked."""
     archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
     guest.node().keep("importing", {"boot": "b0", "digests": ["sha256:aa"]})
@@ -67,7 +67,7 @@ def test_images_of_this_boot_stay_and_may_still_not_be_on_disk(guest: Guest) -> 
     assert not guest.runner.lines("ctr -n k8s.io images rm")
 
 
-def test_a_note_of_images_that_are_all_there_goes(guest: Guest) -> None:
+def test_a_note_of_images_that_are_all_present_is_removed(guest: Guest) -> None:
     """Else the next start would take them for half unpacked."""
     archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
     guest.node().keep("importing", {"boot": "b1", "digests": ["sha256:aa"]})
@@ -92,7 +92,7 @@ def test_an_image_that_containerd_refuses_is_named(guest: Guest) -> None:
     assert guest.runner.lines("umount")
 
 
-def test_a_file_that_is_no_archive_is_named(guest: Guest) -> None:
+def test_a_file_that_is_not_an_archive_is_named(guest: Guest) -> None:
     guest.put("run/winlab/payload/images/odd.tar", b"no tar")
     with pytest.raises(NodeError, match=r"'odd\.tar' is no archive"):
         guest.do("load", {})

@@ -77,12 +77,12 @@ def test_a_reset_leaves_no_data_of_etcd(guest: Guest) -> None:
     assert (guest.root / "proc/stat").exists()
 
 
-def test_a_phase_is_no_init(guest: Guest) -> None:
+def test_a_phase_is_not_an_init(guest: Guest) -> None:
     guest.do("run-kubeadm", {"arguments": ["init", "phase", "upload-certs"], "configuration": CONFIG})
     assert not guest.do("status", {})["started"]
 
 
-def test_who_asks_for_a_token_gets_it(guest: Guest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_requested_token_is_returned(guest: Guest, capsys: pytest.CaptureFixture[str]) -> None:
     guest.runner.answers["kubeadm token"] = (0, TOKEN + "\n")
     guest.do("run-kubeadm", {"arguments": ["token", "create"]})
     assert TOKEN in capsys.readouterr().out

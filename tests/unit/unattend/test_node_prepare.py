@@ -53,7 +53,7 @@ def test_a_digest_is_taken_once(guest: Guest, monkeypatch: pytest.MonkeyPatch) -
     assert read
 
 
-def test_a_program_that_is_another_is_refused(guest: Guest) -> None:
+def test_a_different_program_is_refused(guest: Guest) -> None:
     guest.burn(PROGRAMS, {})
     guest.put("run/winlab/payload/programs/kubelet", b"cut")
     with pytest.raises(NodeError, match=r"'kubelet' on winlab's CD is not what payload\.json says"):
@@ -69,7 +69,7 @@ def test_a_missing_program_is_named(guest: Guest) -> None:
         guest.do("prepare", SETTINGS)
 
 
-def test_a_unit_that_starts_a_program_elsewhere_is_refused(guest: Guest) -> None:
+def test_a_unit_that_starts_a_program_in_another_folder_is_refused(guest: Guest) -> None:
     guest.burn(PROGRAMS, {})
     files = {
         "/etc/systemd/system/kubelet.service": {"content": "[Service]\nExecStart=/usr/bin/kubelet\n", "mode": "0644"}
@@ -115,7 +115,7 @@ def test_a_file_is_on_disk_before_it_has_its_name(guest: Guest, monkeypatch: pyt
     assert order[2:] == ["flushed", "named", "flushed"]
 
 
-def test_what_a_verb_says_is_done_is_on_disk(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_s_result_is_on_disk_before_it_is_reported(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(program, "verb", lambda name: lambda *_: asked.append(name) or {})
     monkeypatch.setattr(os, "sync", lambda: asked.append("sync"))

@@ -52,7 +52,7 @@ def test_status_has_the_files_asked_for(prepared: Guest) -> None:
     ("path", "restarted"),
     [(CONFIG, ["containerd"]), (DROP_IN, ["kubelet"]), ("/etc/motd", [])],
 )
-def test_a_changed_file_is_put_right_and_only_what_reads_it_is_restarted(
+def test_a_changed_file_is_restored_and_only_its_readers_are_restarted(
     prepared: Guest, capsys: pytest.CaptureFixture[str], path: str, restarted: list[str]
 ) -> None:
     prepared.put(path.lstrip("/"), "# by hand\n")
@@ -63,7 +63,7 @@ def test_a_changed_file_is_put_right_and_only_what_reads_it_is_restarted(
     assert prepared.do("prepare", MORE) == {"changed": False}
 
 
-def test_a_changed_mode_is_put_right(prepared: Guest) -> None:
+def test_a_changed_mode_is_restored(prepared: Guest) -> None:
     (prepared.root / "etc/motd").chmod(0o644)
     assert prepared.do("status", {"files": ["/etc/motd"]})["files"]["/etc/motd"]["mode"] == "0644"
     assert prepared.do("prepare", MORE) == {"changed": True}
@@ -81,7 +81,7 @@ def test_a_file_has_the_owner_that_is_asked_for(prepared: Guest, monkeypatch: py
         prepared.do("prepare", {**MORE, "files": files})
 
 
-def test_what_is_not_given_any_more_is_removed(prepared: Guest) -> None:
+def test_files_that_are_no_longer_given_are_removed(prepared: Guest) -> None:
     assert prepared.do("status", {"files": list(FILES)})["left_over"] == ["/etc/motd", DROP_IN]
     assert prepared.do("prepare", SETTINGS) == {"changed": True}
     assert not (prepared.root / "etc/motd").exists()
@@ -107,7 +107,7 @@ def test_a_service_is_restarted_also_after_an_interruption(prepared: Guest, monk
     assert prepared.do("status", {})["prepared"]
 
 
-def test_changed_kernel_settings_are_named_and_put_right(prepared: Guest) -> None:
+def test_changed_kernel_settings_are_named_and_restored(prepared: Guest) -> None:
     prepared.put("etc/sysctl.d/90-winlab.conf", "net.ipv4.ip_forward = 0\n")
     prepared.put("proc/sys/net/ipv4/ip_forward", "0\n")
     prepared.put("proc/swaps", "Filename Type\n/dev/vdb partition\n")

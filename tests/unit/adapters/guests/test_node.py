@@ -91,7 +91,7 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
     assert not any(secret in asked for asked, _ in guest.asked)
 
 
-def test_the_script_is_brought_once(login: Callable[[str, Guest], NodeScripts]) -> None:
+def test_the_script_is_uploaded_once(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
     node.run(contract.Logs())
@@ -135,7 +135,7 @@ def test_no_result_is_a_failure(login: Callable[[str, Guest], NodeScripts], out:
         login("linux", Guest({"logs": (0, out, b"")})).run(contract.Logs())
 
 
-def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], NodeScripts]) -> None:
+def test_a_lost_connection_is_closed(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
     node.run(contract.Logs())
@@ -145,7 +145,7 @@ def test_a_lost_connection_is_let_go(login: Callable[[str, Guest], NodeScripts])
     assert guest.closed
 
 
-def test_a_line_is_heard_at_once(login: Callable[[str, Guest], NodeScripts]) -> None:
+def test_a_line_is_reported_at_once(login: Callable[[str, Guest], NodeScripts]) -> None:
     """What a script says last before it hangs is what people have to see."""
     heard: list[str] = []
 
@@ -161,7 +161,7 @@ def test_a_line_is_heard_at_once(login: Callable[[str, Guest], NodeScripts]) -> 
     assert heard == ["importing a.tar"]
 
 
-def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
+def test_a_cd_that_vanishes_briefly_is_searched_again(
     login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Just after it was put in; and it may come back under another letter."""
@@ -188,7 +188,7 @@ def test_a_cd_that_vanishes_for_a_moment_is_looked_for_again(
     assert len(tries) == 3
 
 
-def test_a_cd_that_does_not_come_back_is_told(
+def test_a_cd_that_does_not_come_back_is_reported(
     login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base, "PAUSE", 0)
@@ -211,7 +211,7 @@ def test_a_cd_that_does_not_come_back_is_told(
         (contract.LinuxStatus(), fresh(contract.LinuxFacts, pushed="kubelet"), "pushed"),
     ],
 )
-def test_a_result_that_is_not_as_agreed_is_not_believed(
+def test_a_malformed_result_is_not_trusted(
     login: Callable[[str, Guest], NodeScripts], call: contract.Call[Any], told: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
@@ -220,12 +220,12 @@ def test_a_result_that_is_not_as_agreed_is_not_believed(
     assert f"{field}: " in caught.value.why
 
 
-def test_what_only_another_winlab_tells_is_left_alone(login: Callable[[str, Guest], NodeScripts]) -> None:
+def test_unknown_fields_of_another_winlab_are_ignored(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"load": (0, b'{"changed": true, "colour": "red"}', b"")})
     assert login("linux", guest).run(contract.LoadImages()).changed
 
 
-def test_a_seal_that_needs_no_restart_tells_the_rest() -> None:
+def test_a_seal_that_needs_no_restart_reports_the_rest() -> None:
     call = contract.Seal(generalize="", superseded=False, begin=True)
     assert call.read({"restart": True}, "golden", "lab").restart
     whole = {"restart": False, "build": "20348.1", "evaluation_minutes": None, "rearms": 3}
@@ -269,7 +269,7 @@ def test_a_node_that_prints_much_does_not_fill_the_hosts_memory(
     assert len(caught.value.why) <= 201
 
 
-def test_output_that_is_kept_has_a_limit() -> None:
+def test_kept_output_is_limited() -> None:
     kept = base.Kept(10)
     kept(b"0123456789")
     with pytest.raises(GuestError, match="printed more than"):

@@ -101,7 +101,7 @@ LONG = "123456789 " * 12
         (contract.Updates(), 3.0, 32400),
     ],
 )
-def test_a_script_that_says_nothing_is_ended(protocol: Protocol, call: Call[Any], scale: float, limit: float) -> None:
+def test_a_silent_script_is_ended(protocol: Protocol, call: Call[Any], scale: float, limit: float) -> None:
     heard: list[str] = []
     begun = protocol.clock.now
     with pytest.raises(SilentError) as caught:
@@ -117,7 +117,7 @@ def test_a_script_that_says_nothing_is_ended(protocol: Protocol, call: Call[Any]
     assert protocol.asked == ["end", "input and its end", "terminate", "close"]
 
 
-def test_a_script_that_says_something_now_and_then_may_take_long(protocol: Protocol) -> None:
+def test_a_script_with_occasional_output_may_take_long(protocol: Protocol) -> None:
     protocol.says = {100.0 * number: (b"importing a.tar\r\n", b"", 0, False) for number in range(1, 9)}
     protocol.says[850.0] = (b"", b"", 0, False)  # an answer with nothing in it is none
     protocol.says[900.0] = (b'{"logs": {}}\r\n', b"", 0, True)
@@ -127,14 +127,14 @@ def test_a_script_that_says_something_now_and_then_may_take_long(protocol: Proto
     assert heard[2] == "'logs' in 'node-1' still runs after 162 s; nothing heard for 60 s"
 
 
-def test_its_last_words_are_told(protocol: Protocol) -> None:
+def test_its_last_output_is_reported(protocol: Protocol) -> None:
     protocol.says = {40.0: (b"winlab: begun\r\n", b"", 0, False)}
     with pytest.raises(SilentError) as caught:
         node().run(contract.WindowsStatus())
     assert caught.value.why == "It has run for 345 s, and its last words were 303 s ago."
 
 
-def test_a_command_without_an_end_is_ended_too(protocol: Protocol) -> None:
+def test_an_endless_command_is_ended_too(protocol: Protocol) -> None:
     with pytest.raises(SilentError, match="A command in 'node-1'") as caught:
         node().execute(["E:\\hangs.ps1"])
     assert caught.value.evidence == "the command: E:\\hangs.ps1"

@@ -147,7 +147,7 @@ def speaks(channel: paramiko.Channel, _sshd: Sshd) -> None:
 
 
 @pytest.mark.parametrize(("play", "is_ended"), [(silent, True), (speaks, False)])
-def test_a_command_that_says_nothing_is_not_waited_for_without_end(login: Login, play: Play, is_ended: bool) -> None:
+def test_a_silent_command_is_not_waited_for_forever(login: Login, play: Play, is_ended: bool) -> None:
     guest, server = login(play)
     heard = bytearray()
     quiet = Silence("'prepare' in 'controller-1'", 0.9, lambda _: None)
@@ -162,7 +162,7 @@ def test_a_command_that_says_nothing_is_not_waited_for_without_end(login: Login,
     assert server.transport.is_active()
 
 
-def test_an_interrupt_ends_a_login_to_a_server_that_says_nothing(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_ends_a_login_to_an_unresponsive_server(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
     guest, _ = login(silent)
     here, there = socket.socketpair()
     monkeypatch.setattr(ssh, "dial", lambda _address, _timeout: here)
@@ -175,7 +175,7 @@ def test_an_interrupt_ends_a_login_to_a_server_that_says_nothing(login: Login, m
     there.close()
 
 
-def test_the_connection_asks_whether_the_guest_is_there(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_connection_checks_whether_the_guest_is_alive(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr(paramiko.Transport, "set_keepalive", lambda _self, seconds: asked.append(seconds))
     login(silent)
@@ -297,7 +297,7 @@ def test_a_node_is_known_by_its_name_whatever_its_address(login: Login, monkeypa
     assert name in caught.value.why
 
 
-def test_host_keys_that_are_gone_are_told(login: Login) -> None:
+def test_missing_host_keys_are_reported(login: Login) -> None:
     """Not as a bug: repair writes them again."""
     login(silent)
     LabFolder("lab").known_hosts.unlink()

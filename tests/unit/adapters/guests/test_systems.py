@@ -39,12 +39,12 @@ def test_a_line_by_ssh_has_utf_8_and_its_own_exit_code() -> None:
 
 
 @pytest.mark.parametrize("line", systems.ways(WINDOWS).signs.values())
-def test_what_the_agent_is_asked_needs_no_quotation_marks(line: str) -> None:
+def test_commands_for_the_agent_need_no_quotation_marks(line: str) -> None:
     assert '"' not in line
     assert systems.ways(LINUX).signs == {}
 
 
-def test_windows_looks_through_its_drives() -> None:
+def test_windows_searches_its_drives() -> None:
     assert systems.ways(WINDOWS).place(Shell("E:\r\nF:\r\n")) == "E:"
     assert systems.ways(WINDOWS).place(Shell()) == ""
 

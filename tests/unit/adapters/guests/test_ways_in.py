@@ -47,7 +47,7 @@ def way_after(clock: runs.Clock, seconds: float) -> str:
     return guest._way
 
 
-def test_a_deaf_winrm_is_left_for_ssh_after_a_while_and_taken_again(windows: Windows, clock: runs.Clock) -> None:
+def test_an_unresponsive_winrm_is_replaced_by_ssh_and_used_again_later(windows: Windows, clock: runs.Clock) -> None:
     windows.deaf = {"winrm"}
     assert [way_after(clock, 20) for _ in range(6)] == [""] * 6  # WinRM may only be late
     assert [way_after(clock, 20) for _ in range(2)] == ["ssh", "ssh"]
@@ -56,7 +56,7 @@ def test_a_deaf_winrm_is_left_for_ssh_after_a_while_and_taken_again(windows: Win
     assert way_after(clock, 20) == "winrm"
 
 
-def test_a_node_that_restarts_is_not_deaf(windows: Windows, clock: runs.Clock) -> None:
+def test_a_node_that_restarts_is_not_unresponsive(windows: Windows, clock: runs.Clock) -> None:
     """Both ways go, ssh comes first: only from then on WinRM is late."""
     windows.deaf = {"winrm"}
     assert [way_after(clock, 50) for _ in range(2)] == ["", ""]
@@ -66,7 +66,7 @@ def test_a_node_that_restarts_is_not_deaf(windows: Windows, clock: runs.Clock) -
     assert [way_after(clock, 50) for _ in range(4)] == ["", "", "", "ssh"]
 
 
-def test_what_is_told_is_that_the_own_way_does_not_answer(windows: Windows) -> None:
+def test_the_report_names_the_way_that_does_not_answer(windows: Windows) -> None:
     windows.deaf = {"winrm", "ssh"}
     with pytest.raises(UnreachableError, match="winrm"):
         connect.connect(tag(), FOLDER)
@@ -79,13 +79,13 @@ def test_ssh_is_not_asked_all_the_time(windows: Windows, clock: runs.Clock) -> N
     assert windows.logins.count("ssh") <= 7
 
 
-def test_what_was_heard_long_ago_says_nothing(windows: Windows, clock: runs.Clock) -> None:
+def test_an_old_answer_does_not_count(windows: Windows, clock: runs.Clock) -> None:
     windows.deaf = {"winrm"}
     assert way_after(clock, 0) == ""
     assert way_after(clock, connect.FORGOTTEN + 1) == ""
 
 
-def test_a_shell_that_does_not_understand_winlab_is_no_way(windows: Windows, clock: runs.Clock) -> None:
+def test_a_shell_that_does_not_understand_winlab_is_not_a_way(windows: Windows, clock: runs.Clock) -> None:
     windows.deaf, windows.shell = {"winrm"}, b"%OS%\r\n"  # PowerShell
     assert [way_after(clock, 60) for _ in range(5)] == [""] * 5
 
@@ -121,7 +121,7 @@ def test_a_way_that_was_asked_for_is_the_only_one(windows: Windows, clock: runs.
     assert set(windows.logins) == {"winrm"}
 
 
-def test_each_change_is_told_once(windows: Windows, clock: runs.Clock) -> None:
+def test_each_change_is_reported_once(windows: Windows, clock: runs.Clock) -> None:
     windows.deaf = {"winrm"}
     for _ in range(10):
         way_after(clock, 20)
@@ -147,7 +147,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, windows: Windows) -> Agent:
     return Agent(monkeypatch, windows)
 
 
-def test_the_agent_tells_why_nobody_gets_in(inside: Agent) -> None:
+def test_the_agent_reports_why_logins_fail(inside: Agent) -> None:
     texts = agent.texts(None, "x", tag(), FOLDER, contract.Logs())
     assert texts["kubelet"] == "it \N{REPLACEMENT CHARACTER}[2J started"
     assert texts["network"].startswith("ipconfig.exe /all: \N{REPLACEMENT CHARACTER}[31mfine")
@@ -156,7 +156,7 @@ def test_the_agent_tells_why_nobody_gets_in(inside: Agent) -> None:
     assert inside.windows.logins == []
 
 
-def test_without_an_agent_nothing_is_told(inside: Agent) -> None:
+def test_without_an_agent_nothing_is_reported(inside: Agent) -> None:
     inside.is_there = False
     assert agent.texts(None, "x", tag(), FOLDER, contract.Logs()) == {}
     assert len(inside.asked) == 1
@@ -168,14 +168,14 @@ def test_an_agent_that_does_not_start_programs_says_so(inside: Agent) -> None:
 
 
 @pytest.mark.parametrize("answer", ["no json", "[]", '{"return": 7}', '{"return": {"pid": "7"}}', '{"return": []}'])
-def test_nonsense_of_an_agent_is_no_answer(inside: Agent, answer: str) -> None:
+def test_a_malformed_answer_of_an_agent_does_not_count(inside: Agent, answer: str) -> None:
     inside.says["guest-exec"] = answer
     with pytest.raises(GuestError):
         channel.execute(None, "x", ["cmd.exe", "/c", "ver"])
 
 
 @pytest.mark.parametrize("status", [{"exited": 1}, {}, {"exited": False, "out-data": "x"}])
-def test_a_program_that_does_not_end_is_left(inside: Agent, status: dict[str, object]) -> None:
+def test_a_program_that_does_not_end_is_abandoned(inside: Agent, status: dict[str, object]) -> None:
     inside.says["guest-exec-status"] = status
     with pytest.raises(GuestError, match="has not ended"):
         channel.execute(None, "x", ["cmd.exe", "/c", "ver"])
@@ -189,7 +189,7 @@ def test_a_program_that_does_not_end_is_left(inside: Agent, status: dict[str, ob
         ({"exited": True, "exitcode": "0", "out-data": "?", "err-data": 7}, (-1, b"", b"")),
     ],
 )
-def test_what_an_agent_says_of_a_program(
+def test_results_of_a_program_run_by_an_agent(
     inside: Agent, status: dict[str, object], result: tuple[int, bytes, bytes]
 ) -> None:
     inside.says["guest-exec-status"] = status

@@ -93,14 +93,14 @@ def test_the_token_leaves_no_trace() -> None:
     assert "$PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'" in text("common")
 
 
-def test_secrets_are_no_arguments() -> None:
+def test_secrets_are_not_arguments() -> None:
     for name in STEPS:
         for call in re.findall(r"Invoke-Native .*", text(name)):
             assert "$configuration" not in call
             assert "kubeconfig" not in call
 
 
-def test_what_differs_between_releases() -> None:
+def test_differences_between_releases() -> None:
     script = text("features")
     for release, value in {"2019": "HNSControlFlag", "2022": "1114842764", "2025": "520997518"}.items():
         section = re.search(rf"^ {{8}}'{release}' \{{(.*?)\}}", script, re.MULTILINE | re.DOTALL)
@@ -137,7 +137,7 @@ def test_scripts_that_change_a_worker_wait_for_each_other() -> None:
     assert step.index("$mutex = Enter-Change") < step.index("& $StepBody")
 
 
-def test_what_scripts_run_is_there() -> None:
+def test_programs_that_scripts_run_exist() -> None:
     found = {
         name
         for path in WORKER.glob("*.ps1")

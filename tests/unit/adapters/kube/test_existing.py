@@ -155,7 +155,7 @@ def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
         ({"auth can-i": ClusterError("no")}, ClusterError, "may not create a bootstrap token"),
     ],
 )
-def test_what_can_not_be_read(changes: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_unreadable_answers(changes: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error) as failed:
         existing.read(api(**changes))
     assert says in str(failed.value)
@@ -199,7 +199,7 @@ def test_the_pod_network_is_recognized(changes: dict[str, Any], cni: str | None,
 # -- whether it goes
 
 
-def test_what_fits() -> None:
+def test_a_suitable_cluster_is_accepted() -> None:
     found = existing.read(api())
     assert existing.problems(found, "10.77.0.0/24", ["win-1"], 35) == []
     existing.check(found, "10.77.0.0/24", ["win-1"], 33)
@@ -219,7 +219,7 @@ def test_what_fits() -> None:
         ("https://c.example:6443", "10.77.0.0/24", "w", 31, "3 minor versions older"),
     ],
 )
-def test_what_does_not_fit(server: str, cidr: str, name: str, minor: int, says: str) -> None:
+def test_unsuitable_clusters(server: str, cidr: str, name: str, minor: int, says: str) -> None:
     found = existing.read(api(**{"get configmap cluster-info": info(server)}))
     problems = existing.problems(found, cidr, [name], minor)
     assert len(problems) == 1
@@ -238,7 +238,7 @@ def test_what_does_not_fit(server: str, cidr: str, name: str, minor: int, says: 
         ("https://localhost:6443", "203.0.113.5:6443"),
     ],
 )
-def test_kubeadm_goes_on_with_the_advertised_server(advertised: str, server: str) -> None:
+def test_kubeadm_continues_with_the_advertised_server(advertised: str, server: str) -> None:
     found = existing.read(api(**{"get configmap cluster-info": info(advertised)}), server)
     (problem,) = existing.problems(found, "10.77.0.0/24", [], 35)
     assert "kubeadm uses that address" in problem

@@ -86,7 +86,7 @@ def test_for_lab_names_everything_after_the_lab() -> None:
     assert made["current-context"] == "winlab-lab"
 
 
-def test_merge_keeps_all_but_comments_and_the_current_context(file: Path) -> None:
+def test_merge_keeps_everything_but_comments_and_the_current_context(file: Path) -> None:
     file.write_text(PERSONS)
     file.chmod(0o644)
     kubeconfig.merge(file, OWN, "lab", use=False)
@@ -121,7 +121,7 @@ def test_merge_again_changes_nothing_and_a_new_one_replaces(file: Path) -> None:
     assert "192.0.2.1:" not in file.read_text()
 
 
-def test_a_namespace_that_the_person_chose_stays(file: Path) -> None:
+def test_a_namespace_that_the_user_chose_stays(file: Path) -> None:
     kubeconfig.merge(file, OWN, "lab", use=False)
     text = file.read_text().replace("    user: winlab-lab\n", "    user: winlab-lab\n    namespace: shop\n")
     file.write_text(text)
@@ -191,7 +191,7 @@ def test_a_link_stays_a_link(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["- a\n", "clusters: {a: b}\n", "clusters: [x]\n", "kind: Pod\n", "a: [\n", "\tx"])
-def test_what_is_no_kubeconfig_stays(file: Path, text: str) -> None:
+def test_a_file_that_is_not_a_kubeconfig_stays(file: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match="was not changed"):
         kubeconfig.merge(file, OWN, "lab", use=True)
@@ -200,7 +200,7 @@ def test_what_is_no_kubeconfig_stays(file: Path, text: str) -> None:
     assert file.read_text() == text
 
 
-def test_a_foreign_context_of_that_name_is_refused_and_left(file: Path) -> None:
+def test_another_context_of_that_name_is_refused_and_kept(file: Path) -> None:
     text = "contexts:\n- name: winlab-lab\n  context: {cluster: mine, user: me}\n"
     file.write_text(text)
     with pytest.raises(ConflictError, match="did not make"):
@@ -244,7 +244,7 @@ def test_no_lock_is_left_after_an_interrupt(file: Path, monkeypatch: pytest.Monk
     assert not file.with_name("config.lock").exists()
 
 
-def test_what_stays_keeps_its_spelling(file: Path) -> None:
+def test_remaining_entries_keep_their_spelling(file: Path) -> None:
     rows = "".join(f"- name: u{n}\n  user:\n    password: {word}\n" for n, word in enumerate(ODD))
     file.write_text(f"users:\n{rows}current-context: '1'\n")
     kubeconfig.merge(file, OWN, "lab", use=False)
@@ -263,7 +263,7 @@ def test_what_stays_keeps_its_spelling(file: Path) -> None:
         ("users: [{name: a}]\n---\nusers: [{name: b}]\n", "single document"),
     ],
 )
-def test_a_file_that_a_rewrite_would_lose_something_of_is_refused(file: Path, text: str, says: str) -> None:
+def test_a_file_that_a_rewrite_would_not_preserve_is_refused(file: Path, text: str, says: str) -> None:
     file.write_text(text)
     for change in (lambda: kubeconfig.merge(file, OWN, "lab", use=True), lambda: kubeconfig.unmerge(file, "lab")):
         with pytest.raises(UsageError, match="was not changed") as caught:
@@ -281,7 +281,7 @@ def device(path: Path) -> None:
 
 @pytest.mark.timeout(5)
 @pytest.mark.parametrize("make", [device, os.mkfifo, os.mkdir])
-def test_what_is_not_a_regular_file_is_never_replaced(
+def test_special_files_are_never_replaced(
     make: Callable[[Path], None], folder: LabFolder, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(file)
@@ -329,7 +329,7 @@ def test_the_target_is_kubectls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert kubeconfig.target() == second
 
 
-def test_links_in_a_circle_and_a_name_without_end(
+def test_circular_links_and_an_endless_name(
     file: Path, folder: LabFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = tmp_path / "loop"
@@ -375,7 +375,7 @@ def test_use_works_where_another_file_says_what_is_current(
     assert yaml.safe_load(second.read_text())["current-context"] == ""
 
 
-def test_forget_does_the_others_when_one_is_broken(
+def test_forget_continues_after_a_broken_file(
     folder: LabFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):

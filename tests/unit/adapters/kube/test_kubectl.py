@@ -55,7 +55,7 @@ def test_a_labs_own_cluster_is_reached_without_the_users_proxy(
     assert [(env["NO_PROXY"], env["no_proxy"], env["KUBECONFIG"]) for env in given] == [(wanted, wanted, "")] * 2
 
 
-def test_so_it_is_by_the_users_own_kubectl(own: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_kubectl_does_so_too(own: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {})
     monkeypatch.setattr(run, "replace", lambda _words: None)
     own.replace_process(["get", "nodes"])
@@ -63,7 +63,7 @@ def test_so_it_is_by_the_users_own_kubectl(own: Kubectl, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("text", [FOREIGN, "", "]"])
-def test_a_cluster_made_elsewhere_is_reached_as_the_user_reaches_it(
+def test_an_external_cluster_is_reached_as_the_user_reaches_it(
     own: Kubectl, given: list[dict[str, Any]], text: str
 ) -> None:
     own.kubeconfig.write_text(text)
@@ -71,7 +71,7 @@ def test_a_cluster_made_elsewhere_is_reached_as_the_user_reaches_it(
     assert given == [{"KUBECONFIG": ""}]
 
 
-def test_an_answer_without_end_is_the_clusters_failure(own: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_is_a_failure_of_the_cluster(own: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
     def flood(*_args: Any, **_options: Any) -> Result:
         raise run.FloodError("'kubectl get pods' printed more than 256 MiB.")
 

@@ -17,7 +17,7 @@ from winlab.lab_folder import LabFolder
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/sh", "args": ["-c", "touch /tmp/taken"]}
 
 
-def test_what_kubeadm_writes_is_taken_but_for_the_address() -> None:
+def test_the_kubeconfig_of_kubeadm_is_accepted_except_for_the_address() -> None:
     own = kubeconfig.for_lab(reduced.identity(certificates.admin(), "controller-1"), "lab", "192.0.2.1:6443", "x")
     made = yaml.safe_load(own)
     assert made["clusters"][0]["cluster"]["server"] == "https://192.0.2.1:6443"
@@ -64,7 +64,7 @@ def test_anything_else_is_refused(admin: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("user", "cluster"), [({"exec": EXEC}, {}), ({"tokenFile": "/etc/shadow"}, {}), ({}, {"proxy-url": "http://x"})]
 )
-def test_what_acts_is_never_merged_into_the_users_file(
+def test_settings_that_run_programs_are_never_merged(
     user: dict[str, Any], cluster: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = tmp_path / "config"

@@ -37,7 +37,7 @@ def changed(item: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     return dict(made)
 
 
-def test_what_kubernetes_sends_comes_as_it_is() -> None:
+def test_objects_of_kubernetes_are_kept_as_they_are() -> None:
     api = Api({"get nodes": {"items": [NODE]}, "get node ": NODE, "get pods,nodes": {"items": [POD, NODE]}})
     assert api.get("nodes") == {"items": [NODE]}
     assert api.get("node", "node-1") == NODE
@@ -83,7 +83,7 @@ def test_a_container_s_state_is_that_of_kubernetes(state: Any) -> None:
         Api({"get": {"items": [changed(POD, "status.containerStatuses.0.state", state)]}}).get("pods")
 
 
-def test_a_cluster_made_elsewhere_whose_settings_are_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_external_cluster_with_malformed_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(existing, "_info", lambda _kubectl: ("https://192.0.2.1:6443", "CA"))
     monkeypatch.setattr(existing, "_require_rights", lambda _kubectl: None)
     monkeypatch.setattr(existing, "_document", lambda *_: {"networking": ["x"]})
@@ -91,7 +91,7 @@ def test_a_cluster_made_elsewhere_whose_settings_are_something_else(monkeypatch:
         existing.read(Api({"version": {"serverVersion": {"gitVersion": "v1.36.3"}}}))
 
 
-def test_only_what_such_documents_cause_is_told_so() -> None:
+def test_only_errors_of_such_documents_are_translated() -> None:
     with pytest.raises(ClusterError, match="X can't be understood"), understood("X"):
         raise KeyError("y")
     with pytest.raises(AssertionError), understood("X"):

@@ -56,7 +56,7 @@ def test_rows_as_planned_do_not_differ(stored: Stored) -> None:
     assert stored.differences() == []
 
 
-def test_a_column_is_told_with_both_values(stored: Stored) -> None:
+def test_a_column_is_reported_with_both_values(stored: Stored) -> None:
     (switch,) = stored.of("Logical_Switch")
     expected = differences.shown(switch.other_config)
     switch.other_config = {"mcast_snoop": "true"}
@@ -75,13 +75,13 @@ def test_another_value_of_what_identifies_a_row_makes_it_another_row(stored: Sto
     assert stored.differences() == [Difference(wanted, "there", ""), Difference(there, "", "there")]
 
 
-def test_what_is_missing_below_a_row_is_told_alone(stored: Stored) -> None:
+def test_a_missing_child_row_is_reported_alone(stored: Stored) -> None:
     (switch,) = stored.of("Logical_Switch")
     gone = switch.ports.pop()
     assert stored.differences() == [Difference(f"Logical_Switch_Port {gone.name}", "there", "")]
 
 
-def test_somebody_else_s_row_is_foreign_and_a_left_over_is_not(stored: Stored) -> None:
+def test_a_row_of_another_tool_is_unknown_and_a_leftover_is_not(stored: Stored) -> None:
     (router,) = stored.of("Logical_Router")
     one = router.policies[0]
     for number, ids in ((1, FOREIGN), (2, one.external_ids)):
@@ -90,14 +90,14 @@ def test_somebody_else_s_row_is_foreign_and_a_left_over_is_not(stored: Stored) -
     assert [(row.what.split()[1], row.foreign) for row in stored.differences()] == [("2", False), ("1", True)]
 
 
-def test_of_two_same_rows_the_lab_s_own_counts(stored: Stored) -> None:
+def test_of_two_equal_rows_the_lab_s_own_counts(stored: Stored) -> None:
     (dhcp,) = stored.of("DHCP_Options")
     stored.roots.insert(0, SimpleNamespace(**{**vars(dhcp), "external_ids": FOREIGN, "options": {}, "uuid": "0"}))
     (found,) = stored.differences()
     assert found == Difference(differences.name(dhcp), "", "there", foreign=True)
 
 
-def test_routes_to_pods_are_nobody_s_difference(stored: Stored) -> None:
+def test_routes_to_pods_are_not_a_difference(stored: Stored) -> None:
     (router,) = stored.of("Logical_Router")
     ids = {**router.external_ids, rows.POD_ROUTE: "node-1"}
     router.static_routes.append(stored.row(rows.route("10.244.1.0/24", "10.77.0.101", ids)))

@@ -8,7 +8,7 @@ from winlab.design.fault.base import SwitchRule
 IDS = {"winlab": "lab"}
 
 
-def test_what_is_dropped_comes_before_other_rules_and_what_is_slow_is_metered() -> None:
+def test_drops_come_before_other_rules_and_slow_links_are_metered() -> None:
     dropped, slow = faults.rows([SwitchRule("ip4"), SwitchRule("ip4", "from-lport", 2000, 5)], IDS)
     assert (dropped.table, slow.table) == ("ACL", "QoS")
     assert dropped.columns == {

@@ -75,14 +75,14 @@ def test_a_change_that_fails_says_what_and_a_lost_connection_says_that() -> None
         raise GONE
 
 
-def test_what_is_no_trouble_stays_so() -> None:
+def test_other_errors_stay_as_they_are() -> None:
     missing = libvirt.libvirtError("no domain")
     missing.err = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_FROM_QEMU, "no domain", 2, "", "", "", 0, 0)
     conn = cast(Any, Broken(missing))
     assert domains.find(conn, "x") is None
 
 
-def test_a_libvirt_that_takes_a_connection_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_libvirt_that_accepts_a_connection_and_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real one: tests/integration/test_silent_libvirt.py."""
     over = threading.Event()
     monkeypatch.setattr(libvirt, "open", lambda _: over.wait(30))

@@ -19,7 +19,7 @@ def png(ppm: bytes) -> bytes:
     return made.getvalue()
 
 
-def test_a_screen_for_people_is_a_png() -> None:
+def test_a_screen_for_users_is_a_png() -> None:
     assert png(screen.converted(PPM, "PNG")) == png(PPM)
     assert screen.converted(png(PPM), "PNG") == png(PPM)
 
@@ -35,6 +35,6 @@ def test_a_screen_that_is_compared_is_a_ppm() -> None:
 @pytest.mark.parametrize(
     "image", [b"", b"GIF89a", png(PPM)[:50], PPM[:-1]], ids=["nothing", "gif", "half a png", "half a ppm"]
 )
-def test_what_is_no_screen_is_said(image: bytes) -> None:
+def test_malformed_screens_are_reported(image: bytes) -> None:
     with pytest.raises(WinlabError, match="unknown format"):
         screen.converted(image, "PPM" if image.startswith(b"\x89") else "PNG")

@@ -190,7 +190,7 @@ def test_a_marker_says_size_and_digest(pool: StoragePool, host: Host, source: Pa
     assert host.log.count(NAME) == 1
 
 
-def test_a_volume_that_lost_its_end_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
+def test_a_truncated_volume_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
     """A power cut kept the marker and not all of the data."""
     upload(pool, source)
     del host.volumes[NAME].content[500_000:]
@@ -224,7 +224,7 @@ def test_a_marker_without_its_volume_makes_nothing_complete(pool: StoragePool, h
     assert not pool.is_complete(NAME)
 
 
-def test_what_a_killed_winlab_left_is_taken_over_at_once(
+def test_leftovers_of_a_killed_winlab_are_taken_over_at_once(
     pool: StoragePool, host: Host, source: Path, clock: Clock
 ) -> None:
     words = locks.signature().split()
@@ -265,7 +265,7 @@ def test_without_a_claim_of_this_host_growth_decides(
     assert clock.now >= 2 * volumes.ABANDONED - 5
 
 
-def test_nobody_marks_what_another_one_made(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
+def test_a_volume_without_our_claim_is_not_marked(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
     """The claim went while this winlab uploaded: somebody deleted it, and may have replaced the volume."""
     lost: list[bool] = []
 
@@ -280,7 +280,7 @@ def test_nobody_marks_what_another_one_made(pool: StoragePool, host: Host, sourc
     assert pool.is_complete(NAME)
 
 
-def test_who_is_abandoned(pool: StoragePool, host: Host) -> None:
+def test_an_unclaimed_volume_is_abandoned(pool: StoragePool, host: Host) -> None:
     host.put(NAME, b"half")
     assert pool.is_abandoned(NAME)
     host.put(NAME + CLAIM, locks.signature().encode())

@@ -10,7 +10,7 @@ from winlab.errors import HostError
 PUBLISHED = [name for name in recipes.names() if recipes.get(name).download]
 
 
-def test_there_are_published_ones() -> None:
+def test_published_recipes_exist() -> None:
     assert {"debian-12-cloud", "debian-13-cloud", "ubuntu-22.04", "ubuntu-24.04"} <= set(PUBLISHED)
 
 
@@ -37,7 +37,7 @@ def test_each_release_of_windows_has_a_stand_in() -> None:
     assert set(found) == {recipes.get(name).windows for name in recipes.names() if recipes.get(name).evaluations}
 
 
-def test_a_builder_that_is_not_installed_is_told_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_builder_is_reported_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "entry_points", lambda **_: ())
     recipe = recipes.get("windows-rehearsal")
     assert not recipes.has_builder(recipe)

@@ -42,7 +42,7 @@ def test_an_unknown_combination_names_the_nearest(name: str, nearest: str) -> No
 
 
 @pytest.mark.parametrize("name", ["", "x", "2.0", "1", "1.36.3.1", "v1.36-rc"])
-def test_what_is_no_version_is_refused(name: str) -> None:
+def test_a_malformed_version_is_refused(name: str) -> None:
     if name:
         with pytest.raises(UsageError, match="is not a version of Kubernetes"):
             versions.get(name)
@@ -76,7 +76,7 @@ def test_untested_has_its_limits() -> None:
         ("2025", "26100.1742", "calico-vxlan"),
     ],
 )
-def test_what_goes_together(release: str, build: str | None, profile: str) -> None:
+def test_versions_that_go_together(release: str, build: str | None, profile: str) -> None:
     compatible.check(versions.get("1.36"), release, build, profile)
 
 
@@ -101,7 +101,9 @@ def test_what_goes_together(release: str, build: str | None, profile: str) -> No
         ("1.36", "2022", "20348", "l3", "", "20348.2762"),
     ],
 )
-def test_what_does_not(minor: str, release: str, build: str | None, profile: str, why: str, cure: str) -> None:
+def test_versions_that_do_not_go_together(
+    minor: str, release: str, build: str | None, profile: str, why: str, cure: str
+) -> None:
     with pytest.raises(UsageError) as error:
         compatible.check(versions.get(minor), release, build, profile)
     assert why in error.value.why

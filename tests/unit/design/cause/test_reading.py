@@ -24,14 +24,14 @@ def test_encodings_of_windows(how: str) -> None:
     assert decoded(text.encode(how)) == text
 
 
-def test_what_ends_comes_before_what_hurts_and_both_before_silence() -> None:
+def test_fatal_causes_come_before_minor_ones_and_both_before_silence() -> None:
     hurts, ends, silent = "warning=ssh: winlab: warning=ssh: no", DRIVER, "winlab: phase=windowsPE"
     assert names(f"{silent}\n{hurts}", ends) == ["driver-refused", "no-ssh"]
     assert names(f"{silent}\n{hurts}") == ["no-ssh"]
     assert names(silent) == ["silent-in-windows-pe"]
 
 
-def test_what_ended_before_a_later_phase_was_overcome() -> None:
+def test_a_failure_before_a_later_phase_was_overcome() -> None:
     assert names(f"winlab: phase=windowsPE\n{DRIVER}\n") == ["driver-refused"]
     assert names(f"winlab: phase=windowsPE\n{DRIVER}\nwinlab: phase=ready\n") == []
     assert names("winlab: warning=ssh: no\nwinlab: phase=ready\n") == ["no-ssh"]
@@ -88,7 +88,7 @@ def test_a_journal_counts_with_the_failures_of_its_last_run() -> None:
     assert explain([log_of("serial.log", said.encode())])
 
 
-def test_steps_are_told_only_of_what_ended_them() -> None:
+def test_steps_get_only_the_cause_that_ended_them() -> None:
     assert recognise("fine", DRIVER) is not None
     assert recognise("winlab: warning=ssh: no", "winlab: phase=windowsPE") is None
 

@@ -36,7 +36,7 @@ def test_a_log_is_explained_by_its_cause_alone(name: str, how: str) -> None:
             assert line.text.strip(".")[:40] in lines[line.number - 1]
 
 
-def test_every_cause_has_a_log_and_every_log_says_what_it_is_after() -> None:
+def test_every_cause_has_a_log_and_every_log_names_its_source() -> None:
     assert {name.partition(".")[0] for name in NAMES} == {cause.name for cause in CAUSES} | NONE
     about = (LOGS / "README.md").read_text()
     assert re.findall(r"^\| `([^`]+)`", about, re.MULTILINE) == NAMES
@@ -81,7 +81,7 @@ def test_no_pattern_takes_long() -> None:
         re.compile(clue.pattern)
 
 
-def test_what_winlab_says_of_a_cause_shows_no_other() -> None:
+def test_the_words_of_winlab_for_a_cause_match_no_other() -> None:
     """A failure's message has these words, and is in the archive that is explained."""
     for cause in CAUSES:
         for text in (cause.what, cause.why, cause.cure):
@@ -121,7 +121,7 @@ OWN = (
 
 
 @pytest.mark.parametrize("word", OWN)
-def test_winlab_s_own_words_are_still_its_words(word: str) -> None:
+def test_the_words_of_winlab_are_up_to_date(word: str) -> None:
     """Whoever changes a message changes the clue, too."""
     assert any(clue.word.startswith(word) for cause in CAUSES for one in cause.clues for clue in _with_until(one)), word
     root = Path(__file__).parents[4]

@@ -86,7 +86,7 @@ def test_an_unknown_profile_is_refused_with_the_known_ones():
 
 
 @pytest.mark.parametrize("name", ["calico-vxlan", "calico-bgp", "flannel-vxlan"])
-def test_what_cannot_be_rehearsed_is_refused_with_what_can(name):
+def test_a_profile_that_cannot_be_rehearsed_is_refused_with_alternatives(name):
     with pytest.raises(UsageError, match=name) as error:
         cni.require_rehearsal(cni.get(name))
     assert error.value.why
@@ -94,12 +94,12 @@ def test_what_cannot_be_rehearsed_is_refused_with_what_can(name):
 
 
 @pytest.mark.parametrize("name", ROUTED)
-def test_what_can_be_rehearsed(name):
+def test_profiles_that_can_be_rehearsed(name):
     cni.require_rehearsal(cni.get(name))
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_support_is_said_for_each_system(name):
+def test_support_is_stated_for_each_system(name):
     profile = cni.get(name)
     for release in ("2019", "2022"):
         assert profile.support(release).level in ("supported", "experimental")
@@ -123,7 +123,7 @@ def test_only_calico_on_2022_is_supported_by_its_makers():
     }
 
 
-def test_profiles_are_known_good_just_where_they_are_not_refused():
+def test_profiles_are_known_good_exactly_where_they_are_accepted():
     releases = {release for name in ALL for row in cni.get(name).known.windows[name].values() for release in row}
     assert releases == set(versions.load().windows)
     for row in versions.load().combinations:
@@ -154,7 +154,7 @@ def networks(draw):
 
 @pytest.mark.parametrize("name", REFERENCE)
 @given(drawn=networks())
-def test_both_halves_say_the_same(name, drawn):
+def test_both_halves_agree(name, drawn):
     changes, linux_share, windows_share = drawn
     profile = cni.get(name)
     network = make(name, **changes, lab_cidr="192.168.7.0/24")
@@ -189,7 +189,7 @@ def test_both_halves_say_the_same(name, drawn):
 
 
 @pytest.mark.parametrize("name", ["calico-vxlan", "flannel-vxlan"])
-def test_vxlan_is_what_windows_can_do(name):
+def test_windows_supports_vxlan(name):
     network = make(name)
     assert (network.encapsulation, network.vni, network.port) == ("vxlan", 4096, 4789)
 

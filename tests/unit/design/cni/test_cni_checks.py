@@ -77,7 +77,7 @@ def test_each_node_needs_its_share_of_the_pods(prefix, count):
 
 
 @pytest.mark.parametrize("text", ["fd00::/56", "10.244.0.1/16", "pods", "10.244.0.0/40"])
-def test_networks_that_are_none(text):
+def test_malformed_networks(text):
     problem = only(make(pod_cidr=text))
     assert text.split("/")[0] in problem.what
     assert "kubernetes.pod_cidr" in problem.cure
@@ -139,7 +139,7 @@ def test_nodes_outside_the_lab_or_with_others_pods():
     assert "overlap" in only(make(), [NODES[0], replace(NODES[1], pod_cidr="10.244.0.128/25")]).what
 
 
-def test_all_problems_are_said_at_once():
+def test_all_problems_are_reported_at_once():
     network = make("calico-vxlan", pod_cidr="fd00::/56", service_cidr="10.77.0.0/24", mtu=1400)
     with pytest.raises(UsageError) as error:
         checks.check(cni.get("calico-vxlan"), network, NODES)

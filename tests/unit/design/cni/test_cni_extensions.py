@@ -105,7 +105,7 @@ def test_ours_are_found_without_installed_metadata(monkeypatch: pytest.MonkeyPat
     assert cni.names() == ["calico-vxlan", "calico-bgp", "flannel-vxlan", "host-gw", "l3"]
 
 
-def test_a_question_that_is_not_answered_is_part_of_what_was_seen() -> None:
+def test_an_unanswered_question_is_part_of_the_observation() -> None:
     question = AllObjects("ippools.crd.projectcalico.org")
     calico = cni.get("calico-vxlan")
     assert list(calico.questions({"calico-node": "calico-system"})) == [question]

@@ -37,7 +37,7 @@ def test_bgp_encapsulates_nothing():
 
 
 @pytest.mark.parametrize("name", ["calico-vxlan", "calico-bgp"])
-def test_without_windows_nothing_is_said_of_windows(name):
+def test_without_windows_nothing_mentions_windows(name):
     profile = cni.get(name)
     _, installation = profile.manifests(make(name), [LINUX], ENDPOINT, VERSIONS)
     assert "windowsNodes" not in installation["spec"]  # the operator refuses it without the data plane
@@ -48,7 +48,7 @@ def test_without_windows_nothing_is_said_of_windows(name):
     assert patch.body == {"spec": {"strictAffinity": True}}
 
 
-def test_what_is_obtained_for_calico():
+def test_artifacts_of_calico():
     profile = cni.get("calico-vxlan")
     assert profile.published(VERSIONS) == [
         Manifest("calico", "v3.32.1", "v1_crd_projectcalico_org.yaml"),
@@ -101,7 +101,7 @@ def test_flannels_daemon_sets_select_their_own_pods():
         assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
 
 
-def test_flannel_without_windows_and_what_is_obtained():
+def test_flannel_without_windows_and_its_artifacts():
     profile = cni.get("flannel-vxlan")
     objects = by_kind(profile.manifests(make("flannel-vxlan"), [LINUX], ENDPOINT, VERSIONS))
     assert ("DaemonSet", "kube-flannel-ds-windows") not in objects

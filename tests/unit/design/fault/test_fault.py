@@ -44,7 +44,7 @@ def inner(kind: str, *nodes: str, **settings: object) -> InnerFault:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_is_what_its_record_says(kind: str) -> None:
+def test_a_fault_matches_its_record(kind: str) -> None:
     one = made(kind, "node-1")
     assert fault.read(one.record()) == one
     assert one.id == f"{kind}.node-1"
@@ -78,7 +78,7 @@ def test_a_pair_is_the_same_from_both_ends() -> None:
         ("freeze", ["a"], {"colour": "red"}, "colour"),
     ],
 )
-def test_what_can_not_be_is_refused(kind: str, nodes: list[str], settings: dict[str, Any], says: str) -> None:
+def test_impossible_faults_are_refused(kind: str, nodes: list[str], settings: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError) as refused:
         fault.make(kind, nodes, **settings)
     assert says in f"{refused.value.what} {refused.value.why}"
@@ -89,7 +89,7 @@ def test_what_can_not_be_is_refused(kind: str, nodes: list[str], settings: dict[
     [None, [], "x", {}, {"kind": "kill"}, {"kind": [], "nodes": ["a"]}, {"kind": "kill", "nodes": [1]},
      {"kind": "kill", "nodes": "ab"}, {"kind": "kill", "nodes": ["a"], "kinds": 1}, {"kind": "loss", "nodes": ["a"]}],
 )  # fmt: skip
-def test_a_record_that_is_none_is_passed_over(record: object) -> None:
+def test_a_malformed_record_is_skipped(record: object) -> None:
     assert fault.read(record) is None
 
 
@@ -100,7 +100,7 @@ def test_times(text: object, seconds: int) -> None:
     assert clock.parse(text) == seconds
 
 
-def test_a_time_is_shown_as_people_write_it() -> None:
+def test_a_time_is_shown_as_users_write_it() -> None:
     assert clock.shown(-(86400 + 1800)) == "1 d 30 min"
 
 
@@ -170,14 +170,14 @@ def test_packets_are_lost_at_the_linux_end(nodes: tuple[str, ...], inside: tuple
     assert inner("loss", *nodes).inside(places) == inside
 
 
-def test_two_windows_nodes_have_no_end_that_could() -> None:
+def test_faults_of_packets_between_two_windows_nodes_are_refused() -> None:
     with pytest.raises(UsageError, match="No packets between 'win-1' and 'win-2'"):
         made("delay", "win-1", "win-2").check(PLACES)
     made("partition", "win-1", "win-2").check(PLACES)
 
 
 @pytest.mark.parametrize("kind", ["loss", "delay", "partition"])
-def test_a_node_can_not_be_apart_from_nobody(kind: str) -> None:
+def test_a_fault_between_nodes_needs_a_second_node(kind: str) -> None:
     with pytest.raises(UsageError, match="only node"):
         made(kind, "win-1").check({"win-1": PLACES["win-1"]})
 
@@ -194,7 +194,7 @@ def test_a_node_s_call_has_all_of_its_faults() -> None:
     assert (call.skew, call.free) == (7200, 50 << 20)
 
 
-def test_a_peer_does_it_for_the_node_alone() -> None:
+def test_a_peer_applies_the_fault_to_that_node_only() -> None:
     call = inner("loss", "win-1").done_by("controller-1", PLACES, contract.Faults())
     assert call.links == [link("win-1", loss=20)]
 

@@ -45,13 +45,13 @@ def test_the_spec_s_own_example_can_be_planned() -> None:
     assert [pool.cluster for pool in wanted.pools] == [True, False, False]
 
 
-def test_a_lab_without_the_field_is_what_it_was() -> None:
+def test_a_lab_without_the_field_is_unchanged() -> None:
     one, other = plans.make(plans.KVM), plans.make(plans.KVM, "1-1-1", "workers.cluster=true")
     assert one.digest == other.digest
     assert plans.make(plans.KVM, "1-1-1", "workers.cluster=false").digest != one.digest
 
 
-def test_the_cluster_knows_members_alone() -> None:
+def test_the_cluster_knows_only_members() -> None:
     plan = beside()
     assert [one.name for one in nodes.parts(plan)] == ["controller-1", "node-1"]
     files = kubernetes.files(plan)
@@ -59,7 +59,7 @@ def test_the_cluster_knows_members_alone() -> None:
     assert not any(path.startswith(("agent-1/", "build-1/")) for path in files)
 
 
-def test_a_release_of_windows_beside_the_cluster_decides_nothing_of_it() -> None:
+def test_a_windows_machine_beside_the_cluster_does_not_affect_it() -> None:
     old = f"{{name: build, os: {OLD}, cluster: false}}"
     plan = plans.make(plans.KVM, "1-1-1", f"workers=[{{name: node, os: {NEW}}}, {old}]")
     assert plan.cluster.versions == plans.make(plans.KVM, "1-1-1", f"workers.os={NEW}").cluster.versions
@@ -126,12 +126,12 @@ def test_its_files_can_be_rendered() -> None:
         ("1-1-1", "linux_workers.cluster=false", "there is no such field"),
     ],
 )
-def test_what_does_not_go_together_is_refused(source: str, change: str, says: str) -> None:
+def test_conflicting_settings_are_refused(source: str, change: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         specs.load(source, [change])
 
 
-def test_such_machines_come_and_go_without_a_word_of_the_cluster() -> None:
+def test_machines_beside_the_cluster_come_and_go_without_changing_it() -> None:
     one, two = plans.make(plans.KVM, "1-1-1", BOTH), plans.make(plans.KVM, "1-1-1", BOTH, "workers.agent.count=2")
     more, less = changes([one], two), changes([two], one)
     assert [node.name for node in more.added] == ["agent-2"]
@@ -140,14 +140,14 @@ def test_such_machines_come_and_go_without_a_word_of_the_cluster() -> None:
     assert not more.refused + less.refused
 
 
-def test_a_standing_machine_can_t_change_sides() -> None:
+def test_an_existing_machine_can_t_change_its_membership() -> None:
     one = plans.make(plans.KVM, "1-1-1", "workers.os=debian-13")
     other = plans.make(plans.KVM, "1-1-1", "workers.os=debian-13", "workers.cluster=false")
     (row,) = [row for row in changes([one], other).refused if "role" in row.what]
     assert (row.what, row.before, row.after) == ("node node-1: role", "worker", "machine")
 
 
-def test_a_lab_can_t_lose_or_get_its_cluster() -> None:
+def test_a_lab_can_t_lose_or_gain_its_cluster() -> None:
     one = plans.make(plans.KVM, "1-2-1", "workers.os=debian-13", "workers.cluster=false")
     for old, new in ((one, alone()), (alone(), one)):
         assert "controllers.count" in [row.what for row in changes([old], new).refused]

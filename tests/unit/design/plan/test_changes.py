@@ -80,7 +80,7 @@ def test_every_kind_of_change(given: tuple[str, ...], rows: list[tuple[str, ...]
     assert all(row.why for row in made.refused)
 
 
-def test_a_secret_is_not_told() -> None:
+def test_a_secret_is_not_shown() -> None:
     made = compared("1-1-1", f"workers.product_key={KEY}")
     assert told(made) == [("refused", "node node-1: product key", "", "", "never")]
     assert KEY not in repr(made.every)
@@ -134,7 +134,7 @@ def test_a_removed_node_s_address_is_given_again() -> None:
     assert more.node("linux-2").floating == old.node("node-2").floating
 
 
-def test_a_lab_that_outgrows_its_block_goes_on_in_the_next() -> None:
+def test_a_lab_that_outgrows_its_block_continues_in_the_next() -> None:
     old = planned("1-14-1")
     new = planned("1-40-1", standing=(old,))
     assert new.network.router_external == old.network.router_external

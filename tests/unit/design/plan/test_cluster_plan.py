@@ -70,7 +70,7 @@ def test_routed_pods_are_translated_on_the_way_out() -> None:
     assert [nat.logical for nat in nats if nat.type == "snat"] == ["10.77.0.0/24"]
 
 
-def test_linux_workers_stand_beside_windows() -> None:
+def test_linux_and_windows_workers_coexist() -> None:
     plan = plans.make(plans.TCG, "1-1-1", "linux_workers.count=2", "workers.os=windows-rehearsal")
     assert [node.name for node in plan.nodes] == ["controller-1", "node-1", "linux-1", "linux-2"]
     assert [node.address for node in plan.nodes][2:] == ["10.77.0.51", "10.77.0.52"]

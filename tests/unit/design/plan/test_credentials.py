@@ -75,7 +75,7 @@ def test_a_lost_file_is_written_again_with_the_same_secrets() -> None:
     assert folder.has_credentials_for(plan)
 
 
-def test_credentials_of_other_nodes_are_not_taken_for_these() -> None:
+def test_credentials_of_other_nodes_are_not_reused() -> None:
     folder = LabFolder("lab")
     made = folder.ensure_credentials(plans.make(plans.TCG, "1-0-1"))
     for other in (plans.make(plans.TCG), plans.make(plans.TCG, "1-0-1", "network.floating_block=9")):
@@ -115,7 +115,7 @@ def test_journal_and_list() -> None:
     folder.remove()
 
 
-def test_no_secret_is_readable_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_readable_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is opened with the rights it ends with, not given them afterwards; and none is left half written."""
     modes = []
     real = os.open
@@ -194,7 +194,7 @@ def test_a_node_with_other_addresses_or_another_system_is_another_node() -> None
         assert made.nodes["node-1"] != held.nodes["node-1"]
 
 
-def test_the_folder_keeps_what_stays() -> None:
+def test_the_folder_keeps_credentials_of_nodes_that_stay() -> None:
     folder = LabFolder("lab")
     held = folder.ensure_credentials(plans.make(plans.TCG))
     assert folder.has_credentials_of(["controller-1", "node-1"])

@@ -29,7 +29,7 @@ def made(lab: str, source: str = "1-1-1", *given: str, **options: Any) -> Plan:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_plan_that_keeps_nothing_is_as_it_always_was(source: str) -> None:
+def test_a_plan_that_keeps_nothing_is_unchanged(source: str) -> None:
     plan = made("lab", source)
     assert plan.kept is None
     assert plan.network.domain == "lab.winlab.internal"
@@ -40,7 +40,7 @@ def test_a_plan_that_keeps_nothing_is_as_it_always_was(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_keeping_ones_own_identity_changes_nothing(source: str) -> None:
+def test_keeping_your_own_identity_changes_nothing(source: str) -> None:
     plan = made("lab", source)
     same = made("lab", source, kept=plan.as_kept())
     assert same.model_copy(update={"kept": None}) == plan
@@ -120,7 +120,7 @@ def _text(plan: Plan, node: str) -> str:
     return str(etree.tostring(tags.element(plan, plan.node(node)), encoding="unicode"))
 
 
-def test_it_lasts_while_the_lab_stands() -> None:
+def test_it_lasts_as_long_as_the_lab() -> None:
     """The next commands plan from the record: nodes that are added get an identity of the lab's own."""
     origin = made("one")
     copy = made("two", kept=origin.as_kept())

@@ -23,7 +23,7 @@ def test_labs_differ_outside_and_not_inside() -> None:
         assert not {getattr(n, field) for n in one.nodes} & {getattr(n, field) for n in two.nodes}
 
 
-def test_nothing_is_given_out_twice() -> None:
+def test_nothing_is_assigned_twice() -> None:
     made = plans.make(plans.KVM, "5-40-1")
     for field in ("mac", "uuid", "port", "domain", "floating", "address", "name"):
         values = [getattr(n, field) for n in made.nodes]

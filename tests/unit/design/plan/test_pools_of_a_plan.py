@@ -45,7 +45,7 @@ def test_a_pool_that_grows_moves_no_other() -> None:
     assert len(after) == 5 + 59 + 14
 
 
-def test_nothing_is_given_out_twice() -> None:
+def test_nothing_is_assigned_twice() -> None:
     plan = make("workers.win19.count=20", "workers.win22.count=15", "workers.linux.count=9")
     nodes = [*plan.nodes, *(node for builder in plan.builders for node in builder.nodes)]
     for field in ("mac", "uuid", "port", "domain", "floating"):
@@ -111,7 +111,7 @@ def test_a_rehearsal_beside_windows_decides_the_profile() -> None:
         make("workers.win25.os=windows-rehearsal", "network.cni=calico-vxlan")
 
 
-def test_labels_tell_pools_apart() -> None:
+def test_labels_distinguish_pools() -> None:
     plan = make()
     assert plan.labels(plan.node("win22-1")) == {POOL_LABEL: "win22"}
     assert plan.labels(plan.node("controller-1")) == {}
@@ -140,7 +140,7 @@ def test_a_builder_can_go_to_every_block_that_its_lab_leaves_free() -> None:
         assert one.digest != builder.digest
 
 
-def test_no_room_for_builders_is_said() -> None:
+def test_missing_room_for_builders_is_reported() -> None:
     small = plans.KVM.model_copy(update={"external_cidr": "172.31.240.0/26", "external_gateway": "172.31.240.1"})
     with pytest.raises(UsageError, match="golden images"):
         plans.make(small, "mixed", "network.floating_block=1")

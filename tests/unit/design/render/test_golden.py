@@ -22,7 +22,7 @@ SCRIPTS = ("bootstrap.ps1", "beacon.ps1", "pe.cmd")  # the same for all nodes
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_files_are_as_agreed(
+def test_files_match_the_recorded_ones(
     name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     facts, source, changes = CASES[name]

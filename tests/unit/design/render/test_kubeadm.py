@@ -24,7 +24,7 @@ def documents(text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("minor", versions.names())
-def test_only_fields_that_the_minor_has(minor: str) -> None:
+def test_only_fields_of_the_minor_are_rendered(minor: str) -> None:
     count = 0
     for name, document in rendered.documents(versions.get(minor)):
         assert rendered.unknown_fields(minor, document) == [], name
@@ -63,7 +63,7 @@ def test_the_first_controller() -> None:
     assert found["KubeProxyConfiguration"]["mode"] == "nftables"
 
 
-def test_what_only_an_emulator_may_have() -> None:
+def test_settings_that_only_an_emulator_gets() -> None:
     real = kubeadm.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN)
     slow = kubeadm.init(EMULATED, rendered.CONTROLLER, rendered.TOKEN)
     for word in ("election-timeout", "ECDSA-P256", "timeouts", "ignorePreflightErrors", "Never"):
@@ -133,7 +133,7 @@ def test_secrets_are_not_shown() -> None:
     assert str(rendered.CREDENTIALS.certificate_key) not in shown
 
 
-def test_what_a_program_does_not_understand_is_seen() -> None:
+def test_fields_that_a_program_ignores_are_noticed() -> None:
     wanted = {"a": {"b": [1, 2], "c": "x"}, "d": True}
     assert rendered.lost(wanted, {"a": {"b": [1, 2], "c": "x", "more": 0}, "d": True}) == []
     assert rendered.lost(wanted, {"a": {"b": [2, 1]}, "d": "true"}) == ["a.b = [1, 2]", "a.c = 'x'", "d = True"]

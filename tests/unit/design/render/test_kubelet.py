@@ -10,7 +10,7 @@ from winlab.design.system import WINDOWS
 NODE = kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, kubeadm.worker_taints(WINDOWS))
 
 
-def test_what_kubeadm_would_tell_is_in_the_command() -> None:
+def test_the_command_has_the_flags_of_kubeadm() -> None:
     flags = kubelet.windows_arguments(NODE)
     assert "--register-with-taints=os=windows:NoSchedule" in flags
     assert "--node-labels=a=b" in flags
@@ -20,7 +20,7 @@ def test_what_kubeadm_would_tell_is_in_the_command() -> None:
     assert flags[0] == "--windows-service"
 
 
-def test_what_is_fatal_today_is_not() -> None:
+def test_flags_that_are_fatal_today_are_absent() -> None:
     flags = " ".join(kubelet.windows_arguments(NODE))
     for gone in ("pod-infra-container-image", "network-plugin", "--container-runtime=", "--log-file", "feature-gates"):
         assert gone not in flags
@@ -40,7 +40,7 @@ def test_the_service_writes_a_log_file() -> None:
 
 
 @pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])
-def test_what_would_not_arrive_is_refused(bad: str) -> None:
+def test_arguments_that_would_be_lost_are_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="command line"):
         kubelet.windows_command(kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
 

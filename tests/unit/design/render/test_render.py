@@ -62,7 +62,7 @@ def own_template(folder: Path, text: str) -> NodePlan:
     return plans.make(plans.KVM, "1-1-1", f"workers.template={template}").node("node-1")
 
 
-def test_a_template_of_one_s_own_extends_ours(tmp_path: Path) -> None:
+def test_a_template_of_the_user_extends_ours(tmp_path: Path) -> None:
     node = own_template(
         tmp_path,
         """{% extends "winlab/Autounattend.xml.j2" %}
@@ -151,7 +151,7 @@ def commands(text: str, rows: list[tuple[object, str]]) -> str:
         (LOGON, [("", "a")], "is missing; it"),
     ],
 )
-def test_what_setup_refuses_of_a_template_is_refused_before(
+def test_settings_that_setup_refuses_are_refused_first(
     tmp_path: Path, text: str, rows: list[tuple[object, str]], says: str
 ) -> None:
     node = own_template(tmp_path, commands(text, rows))
@@ -166,7 +166,7 @@ def test_what_setup_refuses_of_a_template_is_refused_before(
     assert caught.value.why.count("\n") == 0
 
 
-def test_the_numbers_of_partitions_count_too(tmp_path: Path) -> None:
+def test_partition_numbers_are_checked_too(tmp_path: Path) -> None:
     text = (data.folder("unattend") / "windows/Autounattend.xml.j2").read_text()
     first = '<CreatePartition wcm:action="add">\n              <Order>1</Order>'
     assert first in text
@@ -191,7 +191,7 @@ def test_the_lengths_are_those_of_microsoft_s_reference() -> None:
         assert lengths[key] == most
 
 
-def test_nasty_values_survive_in_the_answer_file() -> None:
+def test_special_characters_survive_in_the_answer_file() -> None:
     node = plans.make(plans.KVM, "1-1-1").node("node-1")
     assert node.windows is not None
     node = node.model_copy(update={"windows": node.windows.model_copy(update={"time_zone": NASTY})})
@@ -210,7 +210,7 @@ def test_password_encoding_is_reversible(password: str) -> None:
     assert base64.b64decode(unattend_password(password, "Password")).decode("utf-16-le") == password + "Password"
 
 
-def test_seed_is_what_cloud_init_reads() -> None:
+def test_cloud_init_can_read_the_seed() -> None:
     plan = plans.make(plans.TCG)
     made = credentials.generate(plan)
     files = cloud_init.seed_files(plan, plan.nodes[0], made)
@@ -223,7 +223,7 @@ def test_seed_is_what_cloud_init_reads() -> None:
     assert network["ethernets"]["eth0"]["match"] == {"macaddress": plan.nodes[0].mac}
 
 
-def test_nasty_values_survive_in_user_data() -> None:
+def test_special_characters_survive_in_user_data() -> None:
     plan = plans.make(plans.TCG)
     masked = credentials.masked(plan)
     made = masked.model_copy(update={"ssh_key_public": NASTY})
@@ -249,7 +249,7 @@ def test_templates_have_a_size(tmp_path: Path) -> None:
     assert caught.value.why == f"a template and those that it refers to have at most {SOURCE} bytes"
 
 
-def test_what_templates_need_is_there(tmp_path: Path) -> None:
+def test_files_that_templates_need_exist(tmp_path: Path) -> None:
     text = """{% extends "winlab/Autounattend.xml.j2" %}{% macro m(a, b=2) %}{{ a ~ "-" ~ b }}{% endmacro %}
     {% block specialize %}{{ super() }}<component name="Mine">
     {%- for n in range(3) if n != 1 %}<N>{{ m(n) }}</N>{% endfor %}

@@ -73,7 +73,7 @@ def test_the_host_knows_open_labs_by_the_router_s_address() -> None:
     assert [one.network.router_external_mac[:8] for one in builders] == ["52:54:01"]
 
 
-def test_a_lab_made_before_there_was_a_reach_is_still_the_same() -> None:
+def test_a_lab_created_before_the_reach_setting_is_unchanged() -> None:
     """Its digest had no such field; a lab with another reach is another one."""
     plan = plans.make(plans.KVM)
     assert "reach" not in plan.network.lasting()

@@ -45,6 +45,6 @@ def test_files_that_were_allowed_stay_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["workers.count=-1", "workers.other.count=2", "controllers.count=2", "nonsense"])
-def test_what_is_not_valid_is_refused(change: str) -> None:
+def test_an_invalid_change_is_refused(change: str) -> None:
     with pytest.raises(UsageError):
         Spec.load("1-1-1").changed([change])

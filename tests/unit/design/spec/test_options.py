@@ -126,7 +126,7 @@ def test_the_row_of_a_field() -> None:
     assert options.find(Spec, "network.dns")[0].variable == ""
 
 
-def test_paths_of_docs_are_there() -> None:
+def test_paths_of_docs_exist() -> None:
     for row in options.options(Spec):
         for page in re.findall(r"docs/[a-z-]+\.md", row.meaning):
             assert (Path(DOCS).parent.parent / page).is_file()

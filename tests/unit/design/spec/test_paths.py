@@ -27,14 +27,14 @@ def load(folder: Path, text: str, *changes: str, allow: tuple[Path, ...] = (), *
     return spec.load(str(folder / "lab.yaml"), changes, allow=allow, environment=environment)
 
 
-def test_what_is_in_its_own_folder_may_be_named(folder: Path) -> None:
+def test_a_spec_may_name_files_of_its_own_folder(folder: Path) -> None:
     (pool,) = load(folder, "workers:\n  files: ./c-drive\n  scripts: [c-drive/../first.ps1]\n").workers
     assert (pool.files, pool.scripts) == (folder / "c-drive", (folder / "first.ps1",))
 
 
 @pytest.mark.parametrize("field", ["files", "template", "media", "drivers", "openssh", "scripts", "extra_drivers"])
 @pytest.mark.parametrize("path", ["../private", "/etc/passwd", "~/.ssh", "/", "link", "link/key", "../spec-2/x"])
-def test_what_is_elsewhere_is_refused_with_its_line(folder: Path, field: str, path: str) -> None:
+def test_files_outside_of_the_folder_are_refused_with_their_line(folder: Path, field: str, path: str) -> None:
     (folder / "link").symlink_to("../private")
     value = f"[{path}]" if field in ("scripts", "extra_drivers") else path
     with pytest.raises(UsageError) as caught:
@@ -44,14 +44,14 @@ def test_what_is_elsewhere_is_refused_with_its_line(folder: Path, field: str, pa
     assert "--allow-path" in caught.value.cure
 
 
-def test_so_is_a_checkout_and_a_path_in_a_list_of_pools(folder: Path) -> None:
+def test_outside_checkouts_and_paths_of_pools_are_refused_too(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"line 2: kubernetes\.source: '\.\./private' is outside"):
         load(folder, "kubernetes:\n  source: ../private\n")
     with pytest.raises(UsageError, match=r"line 4: workers\.win25\.files: '\.\./private' is outside"):
         load(folder, "workers:\n  - count: 1\n  - name: win25\n    files: ../private\n")
 
 
-def test_a_path_that_can_not_be_followed_is_told(folder: Path) -> None:
+def test_a_path_that_can_not_be_followed_is_reported(folder: Path) -> None:
     (folder / "circle").symlink_to("circle")
     for path in ("circle/x", "~nobody-of-that-name/x"):
         with pytest.raises(UsageError, match=r"workers\.files"):

@@ -126,7 +126,7 @@ def test_flags_for_one_pool_are_refused_with_several(mixed: str, flags: dict[str
     assert "--set workers.node." in text
 
 
-def test_a_rehearsal_plays_every_windows_pool(mixed: str) -> None:
+def test_a_rehearsal_simulates_every_windows_pool(mixed: str) -> None:
     made = spec.load(mixed, rehearse=True)
     assert field(made, "os") == {"node": "windows-rehearsal", "win25": "windows-rehearsal-2025", "lin": "debian-13"}
     for change in ("workers.media=x.iso", "workers.win25.media=x.iso"):
@@ -150,12 +150,12 @@ def test_a_rehearsal_leaves_the_spec_s_own_medium_aside(tmp_path: Path) -> None:
         ("windows-rehearsal-2025", "windows-rehearsal-2025"),
     ],
 )
-def test_a_rehearsal_plays_the_release_that_os_names(asked: str | None, played: str) -> None:
+def test_a_rehearsal_simulates_the_release_that_os_names(asked: str | None, played: str) -> None:
     (pool,) = spec.load("1-1-1", os=asked, rehearse=True).workers
     assert pool.os == played
 
 
-def test_a_rehearsal_plays_windows_alone() -> None:
+def test_a_rehearsal_simulates_only_windows() -> None:
     assert "debian-13 is none" in refused("1-1-1", os="debian-13", rehearse=True)
     assert "brings its own media" in refused("1-1-1", iso="own.iso", rehearse=True)
 

@@ -37,7 +37,7 @@ def test_variables_are_those_of_the_process(monkeypatch: pytest.MonkeyPatch) -> 
     assert (made.kubernetes.pod_cidr, made.controllers.cpus) == ("10.200.0.0/16", 2)
 
 
-def test_a_variable_for_windows_says_nothing_to_linux() -> None:
+def test_a_variable_for_windows_does_not_affect_linux() -> None:
     made = spec.load("1-1-1", ["workers.os=debian-13"], environment={"WINLAB_WORKERS_BUS": "sata"})
     assert made.workers[0].bus is None
 
@@ -52,7 +52,7 @@ def test_a_variable_for_windows_says_nothing_to_linux() -> None:
         ({}, {"os": "debian-13", "iso": "/x.iso"}, "--iso /x.iso: workers.media: only Windows workers have it"),
     ],
 )  # fmt: skip
-def test_a_bad_value_is_said_with_its_place(environment: dict[str, str], flags: dict[str, str], says: str) -> None:
+def test_a_bad_value_is_reported_with_its_place(environment: dict[str, str], flags: dict[str, str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
         spec.load("1-1-1", environment=environment, **flags)  # type: ignore[arg-type]
     assert says in f"{caught.value.what} {caught.value.why}"

@@ -36,12 +36,12 @@ def test_a_taint_reads_as_kubectl_writes_it() -> None:
 
 
 @pytest.mark.parametrize("one", SYSTEMS, ids=lambda one: one.name)
-def test_what_hns_makes_has_the_mtu_of_hns(one: System) -> None:
+def test_networks_of_hns_have_the_mtu_of_hns(one: System) -> None:
     assert one.pod_mtu == (HNS_MTU if one.hns else None)
 
 
 @pytest.mark.parametrize("one", SYSTEMS, ids=lambda one: one.name)
-def test_every_system_has_what_a_node_can_t_do_without(one: System) -> None:
+def test_every_system_has_the_essentials_of_a_node(one: System) -> None:
     programs = dict(one.programs)
     assert {"kubeadm", "kubelet", "containerd", "crictl"} <= set(programs)
     assert "pause" in dict(one.images)

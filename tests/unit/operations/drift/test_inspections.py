@@ -64,7 +64,7 @@ def test_a_lab_that_is_as_planned_has_no_drift(
     assert standing.stand(monkeypatch, tmp_path, source, *changes).drifts(digests=True) == []
 
 
-def test_what_only_the_first_boot_reads_may_be_gone(lab: Standing) -> None:
+def test_files_for_the_first_boot_may_be_gone(lab: Standing) -> None:
     """The seed and its disk removed, the payload CD ejected."""
     seed = next(one.name for one in lab.plan.node("controller-1").volumes if one.role == "seed")
     del lab.pool.volumes[seed]
@@ -97,7 +97,7 @@ def test_files_of_the_folder(lab: Standing) -> None:
     assert lab.folder.ssh_key.read_text() == key  # the same keys: the nodes have them
 
 
-def test_lost_credentials_are_not_made_anew(lab: Standing) -> None:
+def test_lost_credentials_are_not_recreated(lab: Standing) -> None:
     (lab.folder.path / "credentials.json").unlink()
     finding = lab.findings()[0]
     assert finding.drift.what == "credentials.json"
@@ -215,7 +215,7 @@ def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch
         ("node-1", False, "run the lab's create command again"),
     ],
 )
-def test_a_lost_disk_is_told_and_not_made_anew(lab: Standing, node: str, defined: bool, cure: str) -> None:
+def test_a_lost_disk_is_reported_and_not_recreated(lab: Standing, node: str, defined: bool, cure: str) -> None:
     del lab.pool.volumes[f"lab.{node}.disk.qcow2"]
     lab.states[f"winlab-lab-{node}"] = "off" if defined else "gone"
     if not defined:
@@ -226,7 +226,7 @@ def test_a_lost_disk_is_told_and_not_made_anew(lab: Standing, node: str, defined
     assert (finding.mend, finding.steps) == (None, ())
 
 
-def test_a_lab_that_never_had_a_cluster_only_goes_on(lab: Standing) -> None:
+def test_an_unfinished_lab_needs_its_create_command_again(lab: Standing) -> None:
     """Its create was killed before the first machine was made."""
     del lab.pool.volumes[DISK], lab.xml["winlab-lab-controller-1"]
     lab.states["winlab-lab-controller-1"] = "gone"
@@ -261,7 +261,7 @@ def test_volumes_without_which_a_machine_does_not_start(lab: Standing) -> None:
 
 
 @pytest.mark.parametrize("name", ["lab.load-linux.iso", "lab.controller-1.push.iso"])
-def test_a_cd_of_load_or_push_that_is_gone_gives_way_to_the_payload_cd(lab: Standing, name: str) -> None:
+def test_a_missing_cd_of_load_or_push_is_replaced_by_the_payload_cd(lab: Standing, name: str) -> None:
     cd = f"{POOL}/base-kubernetes-linux-1.iso"
     lab.change("controller-1", cd, f"{POOL}/{name}")
     (found,) = [one for one in lab.findings() if one.drift.what == name]
@@ -311,7 +311,7 @@ def test_a_machine_that_does_not_run(lab: Standing, state: str, action: str) -> 
     assert finding.steps == (STARTED,)
 
 
-def test_a_first_boot_that_was_cut_off_is_told_and_left(lab: Standing) -> None:
+def test_an_interrupted_first_boot_is_reported_and_left_alone(lab: Standing) -> None:
     """Only create gives a machine a new disk."""
     domain = "winlab-lab-node-1"
     lab.states[domain] = "off"
@@ -330,7 +330,7 @@ def test_a_machine_whose_disk_failed_is_left_paused(lab: Standing) -> None:
     assert "virsh resume winlab-lab-node-1" in drift.action
 
 
-def test_a_machine_that_somebody_undefined_has_its_disk_again(lab: Standing) -> None:
+def test_a_machine_that_was_undefined_gets_its_disk_back(lab: Standing) -> None:
     """create would make a new disk for it."""
     before = lab.xml.pop("winlab-lab-controller-1")
     lab.states["winlab-lab-controller-1"] = "gone"
@@ -357,7 +357,7 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("old", "new", "what"), BY_HAND)
-def test_hardware_changed_by_hand_is_defined_again(lab: Standing, old: str, new: str, what: str) -> None:
+def test_hardware_changed_manually_is_defined_again(lab: Standing, old: str, new: str, what: str) -> None:
     planned = lab.xml[f"winlab-lab-{NODE}"]
     lab.change(NODE, old, new)
     finding = only(lab.findings())
@@ -390,7 +390,7 @@ def test_hardware_changed_by_hand_is_defined_again(lab: Standing, old: str, new:
         ('<filesystem type="mount"/>', "filesystem mount"),
     ],
 )
-def test_foreign_devices_are_told_and_kept(lab: Standing, xml: str, what: str) -> None:
+def test_unknown_devices_are_reported_and_kept(lab: Standing, xml: str, what: str) -> None:
     lab.change(NODE, "</devices>", f"{xml}</devices>", live=True)
     finding = only(lab.findings())
     assert told([finding.drift]) == [(NODE, what, "none", finding.drift.actual, False)]
@@ -469,14 +469,14 @@ def test_a_changed_file_is_named_and_comes_before_services(lab: Standing) -> Non
     assert changed.tier < stopped.tier  # a service may not start because of its configuration
 
 
-def test_what_a_guest_names_is_printable_and_bounded(lab: Standing) -> None:
+def test_names_from_a_guest_are_printable_and_bounded(lab: Standing) -> None:
     lab.guests["controller-1"].changed = {f"\x1b[2J{number}{'x' * 400}": PREPARED for number in range(300)}
     found = lab.drifts()
     assert len(found) == 200
     assert all("\x1b" not in one.what and len(one.what) <= 300 for one in found)
 
 
-def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(lab: Standing) -> None:
+def test_a_kube_proxy_whose_network_was_recreated_is_restarted(lab: Standing) -> None:
     lab.guests["node-1"].services |= {"kube-proxy": "stale"}
     (finding,) = lab.findings()
     assert told([finding.drift]) == [("node-1", "kube-proxy", "running", "stale", True)]
@@ -485,7 +485,7 @@ def test_a_kube_proxy_whose_network_was_made_anew_is_started_again(lab: Standing
     assert lab.guests["node-1"].did == ["start kube-proxy"]
 
 
-def test_a_worker_that_is_no_member_joins_and_a_controller_is_not_reset(lab: Standing) -> None:
+def test_a_worker_that_is_not_a_member_joins_and_a_controller_is_not_reset(lab: Standing) -> None:
     for guest in lab.guests.values():
         guest.joined = False
     controller, worker = lab.findings()
@@ -549,7 +549,9 @@ def test_routes_to_pods(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 # -- together
 
 
-def test_an_inspection_that_fails_is_told_and_the_others_go_on(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_inspection_is_reported_and_the_others_continue(
+    lab: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(_topology: object) -> None:
         raise HostError("OVN does not answer.", cure="Run setup.")
 
@@ -561,7 +563,7 @@ def test_an_inspection_that_fails_is_told_and_the_others_go_on(lab: Standing, mo
     ]
 
 
-def test_one_node_s_things_only(lab: Standing) -> None:
+def test_only_one_node_is_inspected(lab: Standing) -> None:
     lab.states["winlab-lab-controller-1"] = "off"
     lab.guests["node-1"].services["kubelet"] = "stopped"
     assert [one.node for one in lab.drifts("node-1")] == ["node-1"]

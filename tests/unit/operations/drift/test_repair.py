@@ -77,7 +77,7 @@ def test_check_changes_nothing(lab: Standing) -> None:
     assert lab.states["winlab-lab-node-1"] == "off"
 
 
-def test_what_hides_behind_another_is_mended_too(lab: Standing) -> None:
+def test_drift_hidden_behind_other_drift_is_repaired_too(lab: Standing) -> None:
     """The guest says that its kubelet is down once its machine runs."""
     lab.overlay.differs = [Difference("NAT x", "there", ""), Difference("NAT y", "", "there", foreign=True)]
     lab.states["winlab-lab-node-1"] = "paused"
@@ -86,7 +86,7 @@ def test_what_hides_behind_another_is_mended_too(lab: Standing) -> None:
     assert run() == {"NAT y": False}  # what nobody of winlab made is still there
 
 
-def test_a_changed_file_is_put_right_by_the_step_that_writes_it(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_restored_by_the_step_that_writes_it(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     guest = lab.guests["controller-1"]
     guest.changed = {"/etc/containerd/config.toml": PREPARED}
     prepare = Step(PREPARED("lab", "controller-1"), lambda _progress: guest.changed.clear(), lambda: False)
@@ -98,7 +98,7 @@ def test_a_changed_file_is_put_right_by_the_step_that_writes_it(lab: Standing, m
     assert run() == {}
 
 
-def test_one_thing_after_the_other(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kubeconfig is read from a controller, which must run and answer first."""
     order: list[list[str]] = []
     lab.folder.kubeconfig.unlink()
@@ -128,9 +128,7 @@ def test_only_one_node(lab: Standing) -> None:
     assert lab.states["winlab-lab-controller-1"] == "off"
 
 
-def test_what_mending_did_not_cure_is_left_and_not_tried_for_ever(
-    lab: Standing, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_drift_that_a_repair_did_not_fix_is_not_retried_forever(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
     lab.overlay.differs = [Difference("NAT x", "there", "")]
     monkeypatch.setattr(lab.overlay, "apply", tried.append)
@@ -150,7 +148,7 @@ def test_a_machine_is_not_started_without_memory(lab: Standing, monkeypatch: pyt
     assert lab.states["winlab-lab-node-1"] == "off"
 
 
-def test_another_winlab_and_unknown_names_are_told(lab: Standing) -> None:
+def test_another_winlab_and_unknown_names_are_reported(lab: Standing) -> None:
     with pytest.raises(NotFoundError, match="no node 'node-9'"):
         run("node-9")
     with lab.folder.locked(), pytest.raises(ConflictError, match="Another winlab"):
@@ -196,7 +194,7 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
 
 
 @pytest.mark.parametrize("kind", [STARTED, MEMBER])
-def test_no_step_makes_a_disk(kind: Any) -> None:
+def test_repair_creates_no_disk(kind: Any) -> None:
     plan = plans.make(plans.TCG, "1-1-1")
     own = runs.run(plan, folder=SimpleNamespace(lab="lab", credentials=None, has_credentials_for=None))
     every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]

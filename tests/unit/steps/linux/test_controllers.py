@@ -90,7 +90,7 @@ def test_a_hostile_admin_conf_never_reaches_the_host(monkeypatch: pytest.MonkeyP
     assert not there.folder.kubeconfig.exists()
 
 
-def test_another_ca_than_the_one_held_is_refused_until_winlab_makes_the_cluster_anew(
+def test_another_ca_is_refused_until_winlab_recreates_the_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = certificates.admin(cluster={"certificate-authority-data": certificates.coded(certificates.OTHER_CA)})

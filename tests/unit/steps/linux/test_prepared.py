@@ -89,7 +89,7 @@ def test_a_file_that_differs(made: tuple[Run, LinuxNode, Node], change: dict[str
         ({"prepared": False}, "programs"),
     ],
 )
-def test_other_things_that_differ(made: tuple[Run, LinuxNode, Node], facts: dict[str, Any], named: str) -> None:
+def test_other_differences(made: tuple[Run, LinuxNode, Node], facts: dict[str, Any], named: str) -> None:
     run, node, there = made
     there.facts |= facts
     assert not done(run, node)
@@ -110,7 +110,7 @@ def test_a_node_that_never_joined_has_no_changed_files(made: tuple[Run, LinuxNod
     assert not LinuxSteps(run, node).condition().changed
 
 
-def test_what_kubeadm_writes_does_not_count(made: tuple[Run, LinuxNode, Node]) -> None:
+def test_files_of_kubeadm_do_not_count(made: tuple[Run, LinuxNode, Node]) -> None:
     run, node, _ = made
     for path in LinuxFiles(run.plan, node).prepare().files:
         assert not path.startswith("/var/lib/kubelet/"), "kubeadm-flags.env and config.yaml are kubeadm's"

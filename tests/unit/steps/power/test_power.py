@@ -58,13 +58,13 @@ def test_a_suspended_one_is_resumed_for_that(played: Played) -> None:
     assert subject.state == "off"
 
 
-def test_one_that_refuses_the_login_has_a_power_button(played: Played) -> None:
+def test_a_guest_that_refuses_the_login_gets_the_power_button(played: Played) -> None:
     played.problem = lambda: GuestError("it refuses")
     shutdown.step(played.subject(LINUX)).run(Quiet())
     assert played.log == [f"{LINUX}: power button"]
 
 
-def test_one_that_does_not_go_is_asked_again_and_then_given_up(played: Played) -> None:
+def test_a_guest_that_does_not_stop_is_asked_again_and_then_given_up(played: Played) -> None:
     played.obeys = False
     with pytest.raises(StalledError, match="does not shut down") as caught:
         shutdown.step(played.subject(LINUX)).run(Quiet())
@@ -100,7 +100,7 @@ def test_a_full_disk_is_named_before_anything_is_resumed(played: Played, monkeyp
     assert played.subject(LINUX).state == "running"
 
 
-def test_only_what_runs_is_suspended(played: Played) -> None:
+def test_only_running_machines_are_suspended(played: Played) -> None:
     subject = played.subject(LINUX)
     played.domain(LINUX).destroy()
     with pytest.raises(GuestError, match="is off"):
@@ -134,7 +134,7 @@ def test_a_right_clock_is_left_alone(played: Played) -> None:
     assert played.log == []
 
 
-def test_a_clock_that_can_not_be_set_is_told(played: Played) -> None:
+def test_a_clock_that_can_not_be_set_is_reported(played: Played) -> None:
     played.behind[LINUX], played.stuck = 3600.0, True
     with pytest.raises(GuestError, match="can't be set") as caught:
         answer.step(played.subject(LINUX)).run(Quiet())
@@ -245,7 +245,7 @@ def test_a_node_that_stays_unready_is_given_up_with_the_reason(played: Played, m
 # -- what else they use
 
 
-def test_one_that_somebody_suspended_is_told_from_one_that_qemu_paused(played: Played) -> None:
+def test_a_suspended_machine_is_distinguished_from_one_that_qemu_paused(played: Played) -> None:
     domain = played.domain(LINUX)
     domain.suspend()
     assert domain.state()[1] == libvirt.VIR_DOMAIN_PAUSED_USER

@@ -70,7 +70,7 @@ def changed(plan: Plan, there: Node) -> Any:
         ({}, [FILE, VALUE]),  # the scripts on an older winlab's CD don't say
     ],
 )
-def test_what_differs(plan: Plan, facts: dict[str, Any], differing: list[str]) -> None:
+def test_differences_are_found(plan: Plan, facts: dict[str, Any], differing: list[str]) -> None:
     there = Node(plan, facts)
     assert step(plan, there).done() is not bool(differing)
     assert changed(plan, there) == dict.fromkeys(differing, CONFIGURED)
@@ -92,7 +92,7 @@ def test_an_older_cd_is_named(plan: Plan) -> None:
     assert [call.script for call in there.asked] == ["status"]
 
 
-def test_nothing_is_asked_of_a_node_whose_lab_gives_nothing() -> None:
+def test_a_node_whose_lab_gives_nothing_is_not_asked() -> None:
     plan = plans.make(plans.KVM, "1-1-1")
     there = Node(plan, {})
     assert step(plan, there).done()

@@ -76,7 +76,7 @@ def test_a_script_is_run_again_when_the_node_answers(title: str) -> None:
     ]
 
 
-def test_after_the_third_time_it_is_told() -> None:
+def test_the_third_failure_is_reported() -> None:
     node = Node(*[CUT] * 3)
     with pytest.raises(UnreachableError):
         step(node, "containerd node-1").run(Quiet())
@@ -134,7 +134,7 @@ def test_the_network_s_agent_is_waited_for_by_short_questions(proxy: Any) -> Non
     assert any("'Calico_ep'; calico-node-windows-x: PodInitializing" in text for text in voice.said), voice.said
 
 
-def test_an_agent_that_makes_nothing_is_told_with_its_pods(proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_creates_nothing_is_reported_with_its_pods(proxy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "keep", lambda *_: None)
     node = Node(endpoints=[[]])
     one, told = proxy(node)

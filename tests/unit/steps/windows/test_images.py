@@ -26,7 +26,7 @@ CD = "c" * 64
         (None, True),  # the scripts of an older winlab don't say
     ],
 )
-def test_what_containerd_has(images_from: str | None, done: bool) -> None:
+def test_images_of_containerd(images_from: str | None, done: bool) -> None:
     plan = plans.make(plans.KVM, "1-1-1")
     node = plan.node("node-1")
     config = WindowsFiles(plan, node).containerd().config

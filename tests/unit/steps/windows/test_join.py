@@ -65,7 +65,7 @@ def test_an_answer_that_came_too_late_is_tried_again(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("errors", "calls"), [([LATE] * 4, 4), ([OTHER], 1), ([LATE, OTHER], 2), ([BOTH], 1), ([NONE], 1)]
 )
-def test_anything_else_is_told(monkeypatch: pytest.MonkeyPatch, errors: list[GuestError], calls: int) -> None:
+def test_any_other_answer_is_reported(monkeypatch: pytest.MonkeyPatch, errors: list[GuestError], calls: int) -> None:
     there = There(*errors)
     with pytest.raises(GuestError):
         join(there, monkeypatch)

@@ -130,7 +130,7 @@ def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
     ("installed", "free", "says"),
     [(False, 1 << 30, "ntfs-3g"), (True, 10, "not enough space"), (True, 1500, "not enough space")],
 )
-def test_what_could_not_be_had_is_told(
+def test_missing_evidence_is_reported(
     clone: tuple[Run, NodePlan], installed: bool, free: int, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, node = clone

@@ -49,7 +49,7 @@ def check(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     probe.check(cast(NodeScripts, node), Quiet())
 
 
-def test_a_node_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_healthy_node(monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node()
     check(node, monkeypatch)
     assert node.executed == []
@@ -67,9 +67,7 @@ def test_a_node_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"code": 1}, "comes back as 1"),
     ],
 )
-def test_each_thing_that_is_not_so_is_named(
-    special: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_deviation_is_named(special: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GuestError) as caught:
         check(Node(**special), monkeypatch)
     assert says in caught.value.why
@@ -110,7 +108,7 @@ class Mute(Node):
         (False, "powershell.exe does not answer, with input or without."),
     ],
 )
-def test_a_probe_that_says_nothing_is_explained(works: bool, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_probe_is_explained(works: bool, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GuestError) as caught:
         check(Mute(works), monkeypatch)
     assert caught.value.what == "winlab's scripts can't work in 'node-1'."

@@ -49,7 +49,7 @@ def test_the_step_is_done(proxy: dict[str, Any], there: bool) -> None:
         ({"service": "stopped", "command": "", "stale": True}, "stopped"),
     ],
 )
-def test_repair_hears_of_one_whose_network_was_made_anew(proxy: dict[str, Any], says: str) -> None:
+def test_a_kube_proxy_of_a_recreated_network_is_reported_to_repair(proxy: dict[str, Any], says: str) -> None:
     plan = plans.make(plans.KVM, "1-1-1")
     found = windows_node.condition(runs.run(plan, guest=Node(proxy)), plan.node("node-1"))
     assert found.services == {"containerd": "running", "kubelet": "running", "kube-proxy": says}

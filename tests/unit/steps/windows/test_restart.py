@@ -64,11 +64,11 @@ def restarted(error: Exception | None) -> Node:
         GuestCommandError("A command in 'node-1' ended with exit code 1190.", code=1190),
     ],
 )
-def test_whatever_the_answer_the_start_is_what_counts(error: Exception | None) -> None:
+def test_the_start_counts_and_not_the_answer(error: Exception | None) -> None:
     assert restarted(error).starts == 1
 
 
-def test_a_refusal_is_told() -> None:
+def test_a_refusal_is_reported() -> None:
     with pytest.raises(GuestError, match="exit code 5"):
         restarted(GuestCommandError("A command in 'node-1' ended with exit code 5.", code=5, why="Access is denied."))
 
@@ -100,7 +100,7 @@ T0, T1, NEAR = "2026-11-22T10:00:00Z", "2026-11-22T10:02:01Z", "2026-11-22T10:01
         (("0001-01-01T00:00:00", "17"), (T0, "17"), False),  # a year that no clock counts from
     ],
 )
-def test_a_start_is_told_by_its_number_or_by_a_boot_time_that_has_moved(
+def test_a_start_is_recognized_by_its_number_or_a_later_boot_time(
     before: tuple[str, str], after: tuple[str, str], restarted: bool
 ) -> None:
     first, second = (

@@ -25,7 +25,7 @@ def picture(*boxes: tuple[int, int, int, int], width: int = 640, height: int = 4
     return b"P6\n%d %d\n255\n" % (width, height) + b"".join(rows)
 
 
-def test_a_cursor_or_spinner_is_no_progress() -> None:
+def test_a_cursor_or_spinner_is_not_progress() -> None:
     before = screen.signature(picture((100, 100, 300, 200)))
     assert not screen.differs(before, screen.signature(picture((100, 100, 300, 200), (500, 400, 30, 30))))
     assert screen.differs(before, screen.signature(picture((100, 100, 300, 200), (100, 350, 400, 60))))

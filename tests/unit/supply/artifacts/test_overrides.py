@@ -120,7 +120,7 @@ def test_an_image_that_the_source_lacks_is_not_brought_by_its_program(tmp_path: 
         ("kube-proxy", PE, PROXY_EXE),
     ],
 )
-def test_the_flag_and_the_file_tell_what_is_meant(
+def test_the_flag_and_the_file_identify_the_program(
     tmp_path: Path, name: str, content: bytes, replaced: Artifact
 ) -> None:
     assert overrides.meant(name, program(tmp_path / "patched-build-17", content), EVERY) == replaced
@@ -135,7 +135,7 @@ def test_the_flag_and_the_file_tell_what_is_meant(
         ("kubeadm", PE, "the lab has no kubeadm for that system"),
     ],
 )
-def test_what_can_t_be_meant(tmp_path: Path, name: str, content: bytes | None, says: str) -> None:
+def test_invalid_overrides_are_refused(tmp_path: Path, name: str, content: bytes | None, says: str) -> None:
     path = tmp_path / "mine"
     if content is not None:
         path.write_bytes(content)

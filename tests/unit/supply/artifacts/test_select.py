@@ -91,7 +91,7 @@ def test_upstream_where_it_answers() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_mirror_is_told_by_what_vouches_for_it(scheme: str) -> None:
+def test_a_mirror_is_shown_with_what_vouches_for_it(scheme: str) -> None:
     listed = {"sha256": None, "sums_url": "https://dl.example/kubeadm.sha256"}
     pins = Pins(programs=(pin(KUBELET), pin(KUBEADM).model_copy(update=listed)))
     mirror = f"{scheme}://m.example"
@@ -105,7 +105,7 @@ def test_a_mirror_is_told_by_what_vouches_for_it(scheme: str) -> None:
     assert ("others can tamper with" in reason) == (scheme == "http")
 
 
-def test_a_build_where_nobody_answers() -> None:
+def test_a_build_when_no_source_answers() -> None:
     source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
     assert source.name == "build"
     assert reason == (
@@ -114,7 +114,7 @@ def test_a_build_where_nobody_answers() -> None:
     )
 
 
-def test_a_build_that_could_not_begin_is_no_source() -> None:
+def test_a_build_that_could_not_start_is_not_a_source() -> None:
     """Else create would find out when the first guests run already."""
 
     def build() -> Build:
@@ -152,7 +152,7 @@ def test_a_bundle_in_the_cache_that_lacks_something_is_passed_over() -> None:
     assert reason == "upstream: dl.example answers, since no bundle in the cache has everything."
 
 
-def test_what_the_cache_has_from_upstream_needs_no_network(tmp_path: Path) -> None:
+def test_artifacts_cached_from_upstream_need_no_network(tmp_path: Path) -> None:
     folder = tmp_path / "mirror"
     folder.mkdir()
     (folder / "kubelet").write_bytes(ELF)
@@ -166,7 +166,7 @@ def test_what_the_cache_has_from_upstream_needs_no_network(tmp_path: Path) -> No
     assert choose([KUBELET, KUBEADM], pins=PINS, build=Build, probe=silent)[0].name == "build"
 
 
-def test_what_was_named_is_not_replaced(tmp_path: Path) -> None:
+def test_a_named_source_is_not_replaced(tmp_path: Path) -> None:
     path = put(tmp_path / "mine.tar", KUBELET)
     assert choose([KUBELET], pins=PINS, build=Build, bundle_path=path, probe=answers)[1] == (
         f"bundle: '{path}', as you asked; it has everything."
@@ -202,7 +202,7 @@ def test_no_source_at_all_names_each_reason() -> None:
     assert "build: There is no Go. Nobody installed it." in caught.value.why
 
 
-def test_what_is_optional_decides_nothing() -> None:
+def test_optional_artifacts_do_not_decide_the_source() -> None:
     wanted = [KUBELET, CRICTL]
     with pytest.raises(NotFoundError):
         choose(wanted, pins=PINS, build=lambda: Build(CRICTL), probe=answers)
@@ -256,12 +256,12 @@ def test_a_bundle_vouches_for_what_this_host_runs_by_its_digest_or_the_pins(tmp_
         ({"mirror": "/no/such/folder"}, "can't be used"),
     ],
 )
-def test_what_does_not_fit_together(more: dict[str, Any], words: str) -> None:
+def test_conflicting_choices(more: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         choose([KUBELET], pins=PINS, build=Build, probe=answers, **more)
 
 
-def test_a_named_bundle_that_is_none(tmp_path: Path) -> None:
+def test_a_named_file_that_is_not_a_bundle(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"hello")
     with pytest.raises(UsageError, match="is not a winlab bundle"):
         choose([KUBELET], pins=PINS, build=Build, bundle_path=tmp_path / "x.tar")

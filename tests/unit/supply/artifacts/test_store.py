@@ -45,7 +45,7 @@ class Lines(Quiet):
 
 
 @pytest.mark.parametrize("artifact", [KUBELET, IMAGE, CALICO])
-def test_what_is_kept_is_found_again(artifact: Artifact, file: Path) -> None:
+def test_kept_files_are_found_again(artifact: Artifact, file: Path) -> None:
     assert store.lookup(KEY) is None
     kept = store.keep(KEY, artifact, file, "built by hand", seconds=2.04)
     assert kept == store.lookup(KEY)
@@ -107,7 +107,7 @@ def test_a_cache_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyP
         store.lookup(KEY)
 
 
-def test_prune_keeps_what_is_named_and_what_is_at_work(root: Path, file: Path) -> None:
+def test_prune_keeps_what_is_named_and_what_is_in_use(root: Path, file: Path) -> None:
     kept = store.keep(KEY, KUBELET, file, "")
     gone = store.keep(store.key({"b": 2}), IMAGE, file, "")
     busy = store.key({"busy": 1})
@@ -124,7 +124,7 @@ def test_prune_keeps_what_is_named_and_what_is_at_work(root: Path, file: Path) -
     assert list(store.tools().iterdir()) == list((root / "downloads").iterdir()) == []
 
 
-def test_who_waits_for_a_lock_is_told_for_what(root: Path) -> None:
+def test_a_wait_for_a_lock_says_what_it_waits_for(root: Path) -> None:
     lines = Lines()
     done = threading.Event()
 
@@ -150,7 +150,7 @@ def test_the_manifest_says_what_when_and_how_long(file: Path) -> None:
     assert manifest["made"].endswith("Z")
 
 
-def test_what_earlier_winlabs_cached_is_still_there(root: Path) -> None:
+def test_entries_cached_by_earlier_winlabs_are_kept(root: Path) -> None:
     """Nobody downloads or builds again because winlab was updated."""
     folder = root / "files" / KEY
     folder.mkdir(parents=True)

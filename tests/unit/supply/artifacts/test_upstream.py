@@ -218,14 +218,14 @@ def test_a_mirror_that_others_can_alter_vouches_for_nothing(mirror: str, refused
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".zip"])
-def test_a_member_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_an_endless_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     archive = packed(kind, {"ctr": bytes(5000)}, tmp_path)
     monkeypatch.setattr(unpack, "LARGEST", 4999)
     with pytest.raises(TransferError, match=r"'ctr' in .* is larger than"):
         unpack.members(archive, {"ctr": tmp_path / "ctr"})
 
 
-def test_a_header_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_header_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A few compressed bytes could become a name of gigabytes, which tarfile reads whole."""
     archive = packed(".tar.gz", {"x" * 3000: b"", "ctr": b"program"}, tmp_path)
     assert unpack.members(archive, {"ctr": tmp_path / "ctr"}) == {"ctr"}
@@ -235,7 +235,7 @@ def test_a_header_that_grows_without_end_is_refused(tmp_path: Path, monkeypatch:
     assert "header" in caught.value.why
 
 
-def test_a_mirror_that_is_nothing_is_refused_at_once() -> None:
+def test_a_mirror_that_does_not_exist_is_refused_at_once() -> None:
     with pytest.raises(UsageError, match="mirror"):
         upstream.UpstreamSource(Pins(), "/no/such/folder")
 
@@ -254,7 +254,7 @@ def test_where_it_would_ask_first(tmp_path: Path) -> None:
     assert folder.probe_url(both[1:]) == tmp_path / "kubelet"
 
 
-def test_what_is_not_pinned_is_said_before(tmp_path: Path) -> None:
+def test_unpinned_artifacts_are_reported_before_downloads(tmp_path: Path) -> None:
     source = upstream.UpstreamSource(Pins(programs=(KUBELET,)))
     other = Program("kubelet", "v2", "linux")
     assert list(source.cannot([KUBELET.artifact, other])) == [other]
@@ -262,7 +262,7 @@ def test_what_is_not_pinned_is_said_before(tmp_path: Path) -> None:
         source.obtain(other, Quiet())
 
 
-def test_what_a_mirror_alone_vouches_for_is_taken_by_nobody_else(tmp_path: Path) -> None:
+def test_artifacts_vouched_for_only_by_a_mirror_are_not_shared(tmp_path: Path) -> None:
     """Another's list of digests, beside another's file, says nothing of what the publisher has."""
     content = elf()
     listed = {"sha256": None, "sums_url": "https://dl.example/v1/kubelet.sha256"}

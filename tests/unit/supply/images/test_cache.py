@@ -180,7 +180,7 @@ def test_two_at_once_build_once_and_the_second_says_that_it_waits(builder: FakeB
     assert "another winlab (process" in told.said[0]
 
 
-def test_prune_keeps_what_it_is_told_and_what_is_being_made(builder: FakeBuilder, root: Path) -> None:
+def test_prune_keeps_what_is_requested_and_what_is_being_made(builder: FakeBuilder, root: Path) -> None:
     old = cache.obtain(built(), Quiet())
     builder.print = "2"
     kept = cache.obtain(built(), Quiet())
@@ -201,7 +201,7 @@ def test_prune_keeps_what_it_is_told_and_what_is_being_made(builder: FakeBuilder
     assert {image.key for image in cache.entries()} == {kept.key, cache.key(built())}
 
 
-def test_what_earlier_winlabs_cached_is_still_there(root: Path) -> None:
+def test_entries_cached_by_earlier_winlabs_are_kept(root: Path) -> None:
     """Nobody downloads or builds again because winlab was updated."""
     recipe = published()
     folder = root / "images" / cache.key(recipe)

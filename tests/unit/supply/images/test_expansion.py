@@ -114,7 +114,7 @@ def test_the_largest_template_is_rendered() -> None:
     assert expansion.expand({"own.j2": text}, "own.j2", {}) == "\U0001f600" * templates.LONGEST
 
 
-def test_what_renders_users_templates_does_so_within_limits(tmp_path: Path) -> None:
+def test_templates_of_users_are_rendered_within_limits(tmp_path: Path) -> None:
     """Before anything is touched, and for 'winlab plan --render'. In this process there would be memory enough."""
     (tmp_path / "own.j2").write_text("{{ 'a' * 10 ** 9 }}")
     plan = plans.make(plans.KVM, "1-1-1", f"workers.template={tmp_path / 'own.j2'}")

@@ -60,7 +60,7 @@ def bring(path: Path) -> library.Item:
     return library.bring(path, Quiet())
 
 
-def test_what_the_catalog_pins_has_the_pinned_digest(tmp_path: Path) -> None:
+def test_pinned_images_have_the_digest_of_the_catalog(tmp_path: Path) -> None:
     """The reviewer's own: 516 bytes became the published drivers."""
     for name in ("virtio-win", "ubuntu-24.04"):
         recipe = recipes.get(name)
@@ -73,7 +73,7 @@ def test_what_the_catalog_pins_has_the_pinned_digest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sha256", "sha512"])
-def test_what_the_catalog_pins_is_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_pinned_images_do_not_count_as_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     digest = {kind: hashlib.new(kind, DISK).hexdigest()}
     download = Download.model_validate({"url": "https://publisher.example/x", **digest})
     recipe = recipes.get("ubuntu-24.04").model_copy(update={"download": download})
@@ -83,7 +83,7 @@ def test_what_the_catalog_pins_is_no_stranger(tmp_path: Path, monkeypatch: pytes
     assert (brought.imported, brought.state) == ("", "")
 
 
-def test_drivers_of_ones_own_do_not_come_in_place_of_the_published(tmp_path: Path) -> None:
+def test_drivers_of_the_user_do_not_replace_the_published_ones(tmp_path: Path) -> None:
     key = windows_media.key(hashlib.sha256(b"mine").hexdigest())
     with pytest.raises(UsageError, match="is not 'virtio-win' of this winlab") as caught:
         bring(packed(tmp_path / "x.tar", b"mine", "virtio-win", key))
@@ -114,7 +114,7 @@ def test_a_key_that_winlab_would_not_give_is_refused(tmp_path: Path, name: str, 
     assert cache.entries() == []
 
 
-def test_a_recipe_of_the_files_own_is_not_used(tmp_path: Path) -> None:
+def test_a_recipe_inside_the_file_is_not_used(tmp_path: Path) -> None:
     """It could pin the digest of whatever is in the file."""
     mine = Recipe.model_validate({"name": "mine", "summary": "x", "os": "linux", "format": "qcow2"})
     file = packed(tmp_path / "x.tar", DISK, "debian-13", "0" * 64, recipe=mine.model_dump(mode="json"))
@@ -226,7 +226,7 @@ def test_an_image_that_has_changed_in_the_cache_is_named(tmp_path: Path) -> None
     cache.verify_file(tmp_path / "x.tar", Quiet())  # a file of the user's own
 
 
-def test_an_image_that_has_changed_in_the_cache_is_not_imported_again_in_silence(tmp_path: Path) -> None:
+def test_an_image_that_has_changed_in_the_cache_is_not_silently_imported_again(tmp_path: Path) -> None:
     file = packed(tmp_path / "x.tar", DISK, "debian-13", cache.key(recipes.get("debian-13")))
     brought = bring(file)
     brought.image.path.chmod(0o644)

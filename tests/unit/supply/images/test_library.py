@@ -86,7 +86,7 @@ def test_an_image_that_is_being_uploaded_is_not_removed(
     assert pool.names() == []
 
 
-def test_what_is_pruned_in_the_pool(pool: volumes.StoragePool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_are_pruned_in_the_pool(pool: volumes.StoragePool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes.StoragePool, "is_abandoned", lambda *_: True)
     for name in ("base-used", "base-free", "base-inserted"):
         pool.create_disk(name, 1)
@@ -138,7 +138,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize(("days", "told"), [(0, 1), (13, 1), (14, 0), (None, 0)])
-def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) -> None:
+def test_an_evaluation_that_ends_soon_is_reported(days: int | None, told: int) -> None:
     plan = make(REHEARSAL)
     keep(plan, days=days)
     events: list[Event] = []
@@ -151,7 +151,7 @@ def test_an_evaluation_that_ends_soon_is_told_of(days: int | None, told: int) ->
 
 
 @pytest.mark.usefixtures("stopped")
-def test_an_image_that_is_in_the_pool_alone_is_taken_as_it_is(pool: volumes.StoragePool) -> None:
+def test_an_image_that_is_only_in_the_pool_is_used_as_it_is(pool: volumes.StoragePool) -> None:
     plan = make(REHEARSAL)
     base = clone(plan).volume("base").name
     for name in (base, base + volumes.MARKER):

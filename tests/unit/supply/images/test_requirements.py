@@ -93,7 +93,7 @@ def test_a_medium_with_an_answer_file_of_its_own(tmp_path: Path) -> None:
         requirements.check_medium(node(), make_server_medium(tmp_path / "w.iso", wim=wim, files=files))
 
 
-def test_another_language_is_a_matter_of_saying_so(tmp_path: Path) -> None:
+def test_another_language_has_to_be_requested(tmp_path: Path) -> None:
     german = medium(tmp_path, edition="ServerDatacenterEval", language="de-DE")
     requirements.check_medium(node("workers.language=de-DE"), german)
 
@@ -132,7 +132,7 @@ def test_builds_that_do_not_go_with_the_network(
     requirements.check(plan, at_hand, joins=False)  # an exported ISO joins nothing
 
 
-def test_without_media_the_ways_on_are_said() -> None:
+def test_without_media_the_options_are_listed() -> None:
     plan, at_hand = plans.make(plans.KVM), plans.stock(spec.load("1-1-1"))
     with pytest.raises(NotFoundError) as caught:
         requirements.check(plan, at_hand)

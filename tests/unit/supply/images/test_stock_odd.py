@@ -33,7 +33,7 @@ def take(folder: Path, text: str) -> stock.Stock:
     "field", ["media: {}", "drivers: {}", "openssh: {}", "scripts: [{}]", "files: {}", "extra_drivers: [{}]"]
 )
 class TestFields:
-    def test_a_name_without_end(self, field: str, tmp_path: Path) -> None:
+    def test_an_endless_name(self, field: str, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="can't be read"):
             take(tmp_path, f"workers: {{{field.format(LONG)}}}")
 
@@ -73,7 +73,7 @@ def test_a_closed_folder_below_one_is_not_left_out(tmp_path: Path, monkeypatch: 
         take(tmp_path, "workers: {files: files}")
 
 
-def test_what_can_t_be_looked_at_any_more(tmp_path: Path) -> None:
+def test_files_that_can_no_longer_be_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         stock._places({tmp_path / LONG: (stock.Material(name="x", sha256="0" * 64),)})
 

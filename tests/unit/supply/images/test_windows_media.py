@@ -38,7 +38,7 @@ def evaluation(path: Path) -> Evaluation:
     return Evaluation(file="SERVER_EVAL.iso", url="https://example.invalid/?LinkID=1", sha256=digest(path))
 
 
-def test_a_medium_is_taken_in_once(medium: Path) -> None:
+def test_a_medium_is_imported_once(medium: Path) -> None:
     assert windows_media.find(RECIPE) is None
     image = windows_media.add(RECIPE, medium, None, Quiet())
     assert image.path.read_bytes() == medium.read_bytes()
@@ -49,14 +49,14 @@ def test_a_medium_is_taken_in_once(medium: Path) -> None:
     assert windows_media.find(recipes.get("windows-2019")) is None
 
 
-def test_the_last_one_counts(medium: Path, tmp_path: Path) -> None:
+def test_the_last_medium_counts(medium: Path, tmp_path: Path) -> None:
     windows_media.add(RECIPE, medium, None, Quiet())
     other = make_server_medium(tmp_path / "o.iso", wim=make_wim(["Windows Server 2022 SERVERDATACENTER"]))
     last = windows_media.add(RECIPE, other, None, Quiet())
     assert windows_media.find(RECIPE) == last
 
 
-def test_what_is_not_what_was_meant(medium: Path, tmp_path: Path) -> None:
+def test_unexpected_media_are_refused(medium: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is Windows Server 2022, not 2019") as error:
         windows_media.add(recipes.get("windows-2019"), medium, None, Quiet())
     assert "windows-2022" in error.value.cure
@@ -98,7 +98,7 @@ def base(*changes: str) -> str:
     return builder.nodes[0].volume("base").name
 
 
-def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path) -> None:
+def test_create_uses_the_available_medium_or_the_evaluation(medium: Path) -> None:
     """The plan stays the same when the evaluation has come."""
     published = RECIPE.evaluations[0].sha256
     assert published is not None
@@ -109,7 +109,7 @@ def test_create_takes_the_medium_that_is_there_else_the_evaluation(medium: Path)
     assert base(f"workers.media={medium}") == base()  # wherever it lies
 
 
-def test_plan_says_that_the_evaluation_is_taken_for_granted(medium: Path) -> None:
+def test_plan_says_that_it_assumes_the_evaluation(medium: Path) -> None:
     plan = ["plan", "--os", "windows-2022"]
     assert f"{RECIPE.evaluations[0].file} is assumed" in ran(*plan).stderr
     windows_media.add(RECIPE, medium, None, Quiet())
@@ -151,7 +151,7 @@ def test_the_commands(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0 MiB" in ran("image", "list").stdout
 
 
-def test_terms_are_accepted_once_and_by_nobody_else(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_are_accepted_once_and_only_by_the_user(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "get", lambda _name: RECIPE.model_copy(update={"evaluations": (evaluation(medium),)}))
     words = ["image", "pull", "windows-2022", "--from", str(medium)]
     refused = ran(*words)

@@ -44,7 +44,7 @@ def test_a_driver_for_the_disk_s_bus_must_be_there(tmp_path: Path, bus: str, say
     assert drivers.stage(path, "2022", "sata")  # Windows has its own
 
 
-def test_driver_isos_that_are_none(tmp_path: Path) -> None:
+def test_malformed_driver_isos(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         drivers.stage(tmp_path / "missing.iso", "2022", "sata")
     with pytest.raises(UsageError, match="has no vioscsi"):
@@ -76,7 +76,7 @@ def own(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_own_things_come_to_their_places(own: Path) -> None:
+def test_user_files_are_placed_correctly(own: Path) -> None:
     """Scripts in the order in which they are named."""
     found = staged(scripts=f"[{own}/second.ps1, {own}/first.PS1]", files=own / "tree", extra_drivers=f"[{own}/driver]")
     assert {name: path.read_text() for name, path in found.items()} == {
@@ -100,7 +100,7 @@ def test_own_things_come_to_their_places(own: Path) -> None:
         ({"extra_drivers": ("tree",)}, "There are no drivers"),
     ],
 )
-def test_own_things_that_are_wrong_are_named(own: Path, changes: dict[str, str | tuple[str, ...]], says: str) -> None:
+def test_wrong_user_files_are_named(own: Path, changes: dict[str, str | tuple[str, ...]], says: str) -> None:
     (own / "long").mkdir()
     (own / "long" / ("x" * 65)).touch()
     paths = {

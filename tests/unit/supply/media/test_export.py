@@ -30,7 +30,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {one.path: data[one.begin or 0 : (one.begin or 0) + one.size] for one in files}
 
 
-def test_all_files_are_there_and_the_medium_is_as_it_was(medium: Path, tmp_path: Path) -> None:
+def test_all_files_are_exported_and_the_medium_is_unchanged(medium: Path, tmp_path: Path) -> None:
     before, made = medium.read_bytes(), tmp_path / "out.iso"
     export.build(medium, made, OWN, Quiet())
     assert medium.read_bytes() == before
@@ -103,7 +103,7 @@ def test_the_command(medium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("to", ["a" * 300, "/"])
-def test_a_place_that_is_none(to: str, medium: Path) -> None:
+def test_an_invalid_target(to: str, medium: Path) -> None:
     alone = export_iso.make(Spec.load("1-1-1", iso=medium), "alone", lambda _event: None)
     with pytest.raises(UsageError, match=r"can't be (written|'/')"):
         export_iso.export(alone, Path(to), Site(), lambda _event: None)

@@ -15,7 +15,7 @@ from winlab.events import Quiet
 from winlab.supply.media import inspection, small_iso
 
 
-def test_a_medium_as_it_should_be(tmp_path: Path) -> None:
+def test_a_correct_medium(tmp_path: Path) -> None:
     report = inspection.inspect(make_server_medium(tmp_path / "w.iso"))
     assert report.problems == []
     assert (report.release, report.evaluation, report.channel, report.prompts) == ("2022", True, "eval", True)
@@ -32,7 +32,7 @@ def test_volume_media(tmp_path: Path) -> None:
     assert inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=make_wim([SERVER]))).evaluation is False
 
 
-def test_the_sha256_tells_known_media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sha256_identifies_known_media(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_server_medium(tmp_path / "w.iso")
     report = inspection.inspect(path, Quiet())
     assert report.sha256 is not None
@@ -57,12 +57,12 @@ def test_the_sha256_tells_known_media(tmp_path: Path, monkeypatch: pytest.Monkey
         ({"uefi": False}, "UEFI can't boot it"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+def test_problems_are_reported(tmp_path: Path, changes: dict[str, object], says: str) -> None:
     report = inspection.inspect(make_server_medium(tmp_path / "w.iso", **changes))
     assert [problem for problem in report.problems if says in problem.what and problem.cure], report.problems
 
 
-def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     client = make_wim(["Windows 11 Pro"], kind="Client", arch=12)
     report = inspection.inspect(make_server_medium(tmp_path / "w.iso", wim=client, uefi=False, files={}))
     assert len(report.problems) == 4
@@ -104,7 +104,7 @@ def test_files_that_lie_beyond_the_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"), [(b"<!DOCTYPE html><html>", "a web page"), (b"\0" * 70000, "not a readable ISO")]
 )
-def test_what_is_no_iso(tmp_path: Path, content: bytes, says: str) -> None:
+def test_files_that_are_not_isos(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "w.iso"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=says):

@@ -123,7 +123,7 @@ def crc16(data: bytes) -> int:
     return value
 
 
-def test_media_that_ask_for_a_key_for_ever(tmp_path: Path) -> None:
+def test_media_that_always_ask_for_a_key(tmp_path: Path) -> None:
     path = tmp_path / "w.iso"
     make_windows_iso(path, wim=make_wim(["A"]), noprompt=False)
     assert windows_iso.must_have_a_key(path)

@@ -108,7 +108,7 @@ def source(kubernetes: Path | None = None) -> BuildSource:
         (Manifest("calico", "v3.32.1", "x.yaml"), "published, not built"),
     ],
 )
-def test_what_it_can_not_build_it_says_before(artifact: Artifact, reason: str, compiler: Compiler) -> None:
+def test_impossible_builds_are_reported_in_advance(artifact: Artifact, reason: str, compiler: Compiler) -> None:
     assert reason in source().cannot([KUBELET, artifact, PAUSE])[artifact]
     with pytest.raises(NotFoundError, match="can't be built") as refused:
         source().obtain_all([KUBELET, artifact], Quiet())
@@ -117,7 +117,7 @@ def test_what_it_can_not_build_it_says_before(artifact: Artifact, reason: str, c
     assert compiler.runs == []
 
 
-def test_what_stands_against_a_build_is_asked_only_for_what_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_are_checked_only_for_missing_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def check(module: GoModule) -> None:
@@ -136,7 +136,7 @@ def test_what_stands_against_a_build_is_asked_only_for_what_lacks(monkeypatch: p
     assert "mmdebstrap is not installed" in str(source().unready([agnhost]))
 
 
-def test_what_a_lab_needs_it_can_build() -> None:
+def test_everything_a_lab_needs_can_be_built() -> None:
     linux = "kubeadm kubelet kubectl kube-proxy kube-apiserver kube-controller-manager kube-scheduler kube-log-runner "
     linux += "containerd ctr containerd-shim-runc-v2 runc bridge host-local loopback portmap etcd coredns agnhost"
     windows = (
@@ -173,13 +173,13 @@ def test_the_same_release_said_otherwise_is_the_same(compiler: Compiler) -> None
 
 
 @pytest.mark.parametrize("other", [Program("kubelet", "v1.36.2", "windows"), Program("kubelet", K8S, "linux")])
-def test_another_release_or_system_is_compiled_anew(compiler: Compiler, other: Program) -> None:
+def test_another_release_or_system_is_compiled_again(compiler: Compiler, other: Program) -> None:
     source().obtain(KUBELET, Quiet())
     source().obtain(other, Quiet())
     assert len(compiler.runs) == 2
 
 
-def test_another_go_compiles_anew(compiler: Compiler) -> None:
+def test_another_go_compiles_again(compiler: Compiler) -> None:
     source().obtain(KUBELET, Quiet())
     compiler.go = Go(Path("/go"), "go1.27.0")
     source().obtain(KUBELET, Quiet())
@@ -197,7 +197,7 @@ def test_a_checkout_is_compiled_at_every_call(compiler: Compiler, tmp_path: Path
     assert str(tmp_path) in first.origin
 
 
-def test_a_checkout_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_checkout_of_another_project_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a checkout of"):
         BuildSource(K8S, {"k8s.io/kubernetes": tmp_path})
     with pytest.raises(UsageError, match=r"Nothing is built from a module 'x\.org/y'"):
@@ -302,7 +302,7 @@ def test_images_are_taken_from_the_cache(compiler: Compiler, monkeypatch: pytest
     assert len(compiler.runs) == 2  # the second for kubelet.exe
 
 
-def test_an_image_of_a_changed_program_is_made_anew(compiler: Compiler, tmp_path: Path) -> None:
+def test_an_image_of_a_changed_program_is_rebuilt(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "go.mod").write_text("module k8s.io/kubernetes\n")
     first = source().obtain(PROXY, Quiet())
     assert source(kubernetes=tmp_path).obtain(PROXY, Quiet()).path != first.path

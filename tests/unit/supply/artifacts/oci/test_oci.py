@@ -90,7 +90,7 @@ def test_the_same_files_give_the_same_bytes(archive: Path, tmp_path: Path, work:
     assert again.read_bytes() == archive.read_bytes()
 
 
-def test_what_is_written_is_an_image_layout_by_the_specification(archive: Path) -> None:
+def test_written_archives_follow_the_image_layout_specification(archive: Path) -> None:
     files = read(archive)
     assert json.loads(files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
     (entry,) = json.loads(files["index.json"])["manifests"]
@@ -113,7 +113,7 @@ def test_what_is_written_is_an_image_layout_by_the_specification(archive: Path) 
     assert {(m.mtime, m.uid, m.gid, m.uname) for m in members.values()} == {(0, 0, 0, "")}
 
 
-def test_what_is_written_passes(archive: Path) -> None:
+def test_written_archives_are_accepted(archive: Path) -> None:
     oci.verify(archive, PAUSE)
     (found,) = oci.inspect(archive)
     (root,) = found.roots
@@ -176,7 +176,7 @@ def test_a_missing_blob_is_found(archive: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar at all" * 100, b"\x1f\x8bno gzip"])
-def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"x\.tar.* is not an archive of container images"):
@@ -215,7 +215,7 @@ def test_of_a_nested_index_the_right_platform_is_taken(archive: Path, tmp_path: 
     oci.verify(path, PAUSE, entry["digest"])
 
 
-def test_what_docker_saved_becomes_an_oci_archive(tmp_path: Path, work: Callable[[], Path]) -> None:
+def test_an_archive_of_docker_save_becomes_an_oci_archive(tmp_path: Path, work: Callable[[], Path]) -> None:
     target = tmp_path / "out.tar"
     image = oci.convert(docker(tmp_path, ["me/web:1"]), target, "linux", work=work())
     assert image == ContainerImage("docker.io/me/web:1", "linux")
@@ -224,7 +224,7 @@ def test_what_docker_saved_becomes_an_oci_archive(tmp_path: Path, work: Callable
     assert [layer.digest for layer in found.layers] == ["sha256:" + sha(b"layer")] * 2
 
 
-def test_what_docker_saved_is_not_taken_for_an_oci_archive(tmp_path: Path) -> None:
+def test_an_archive_of_docker_save_is_not_mistaken_for_an_oci_archive(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="docker save"):
         oci.verify(docker(tmp_path, [PAUSE.reference]), PAUSE)
 
@@ -232,7 +232,9 @@ def test_what_docker_saved_is_not_taken_for_an_oci_archive(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("layer", "kind"), [(gzip.compress(b"x"), "+gzip"), (b"\x28\xb5\x2f\xfd...", "+zstd"), (b"x", "")]
 )
-def test_layers_are_named_by_what_they_are(tmp_path: Path, work: Callable[[], Path], layer: bytes, kind: str) -> None:
+def test_layers_get_the_media_type_of_their_content(
+    tmp_path: Path, work: Callable[[], Path], layer: bytes, kind: str
+) -> None:
     target = tmp_path / "out.tar"
     oci.convert(docker(tmp_path, ["a:1"], layer=layer), target, "linux", work=work())
     (found,) = oci.inspect(target)
@@ -288,7 +290,7 @@ def test_names_in_full(short: str, full: str) -> None:
     assert oci.full_name(short) == full
 
 
-def test_documents_without_end_are_refused(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_documents_are_refused(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten compressed megabytes could be ten gigabytes of documents, which are kept in memory."""
     files = read(archive)
     files |= {f"blobs/sha256/{number}": b"{" + bytes(1 << 20) for number in range(3)}

@@ -43,7 +43,7 @@ def test_references(text: str, base: str, name: str, tag: str, digest: str | Non
 @pytest.mark.parametrize(
     "text", ["nginx", "library/nginx:1", "", "R.io/UP:1", "r.io/a:1:2", "r.io/", "r.io/a@sha256:1"]
 )
-def test_what_is_no_full_reference(text: str) -> None:
+def test_incomplete_references(text: str) -> None:
     with pytest.raises(UsageError, match="not a full reference"):
         Reference.parse(text)
 
@@ -162,7 +162,7 @@ def test_bad_layers(server: Registry, tmp_path: Path, sent: bytes) -> None:
     assert not list((tmp_path / "work").glob("*.partial"))
 
 
-def test_a_bad_layer_may_mend(server: Registry, tmp_path: Path) -> None:
+def test_a_bad_layer_is_tried_again(server: Registry, tmp_path: Path) -> None:
     server.image("1")
     answers = [b"cut", server.layer]
     server.answers[f"{BASE}/blobs/{digest(server.layer)}"] = lambda _: httpx.Response(200, content=answers.pop(0))
@@ -248,7 +248,7 @@ def test_a_token_is_for_no_host_that_a_manifest_names(server: Registry, tmp_path
 
 
 @pytest.mark.parametrize("pinned", [False, True])
-def test_what_no_digest_vouches_for_stays_encrypted(server: Registry, tmp_path: Path, pinned: bool) -> None:
+def test_downloads_without_a_digest_stay_encrypted(server: Registry, tmp_path: Path, pinned: bool) -> None:
     """What is compared with a digest may come from anywhere: registries lead layers to other places."""
     whole = server.image()
     layer, known = f"{BASE}/blobs/{digest(server.layer)}", f"{BASE}/manifests/{whole}"
@@ -333,7 +333,7 @@ def test_a_registry_may_name_the_time_to_wait(
     assert waits == [7.0, registry.LONGEST_PAUSE]
 
 
-def test_nobody_there(server: Registry, tmp_path: Path) -> None:
+def test_an_unreachable_server(server: Registry, tmp_path: Path) -> None:
     def broken(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("no route to host")
 

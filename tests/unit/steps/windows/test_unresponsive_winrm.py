@@ -72,7 +72,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     return Lab(monkeypatch, tmp_path)
 
 
-def test_the_script_is_run_again_by_ssh_and_the_next_steps_go_on_by_it(lab: Lab) -> None:
+def test_the_script_is_run_again_over_ssh_and_later_steps_use_it(lab: Lab) -> None:
     lab.windows.cut = {"containerd"}
     begun = lab.clock.now
     lab.step("containerd node-1")
@@ -86,7 +86,7 @@ def test_the_script_is_run_again_by_ssh_and_the_next_steps_go_on_by_it(lab: Lab)
     assert lab.ways == [("ssh", "ssh")]
 
 
-def test_winrm_is_taken_again_when_it_answers(lab: Lab) -> None:
+def test_winrm_is_used_again_when_it_answers(lab: Lab) -> None:
     lab.windows.cut = {"containerd"}
     lab.step("containerd node-1")
     lab.windows.deaf = set()
@@ -95,7 +95,7 @@ def test_winrm_is_taken_again_when_it_answers(lab: Lab) -> None:
     assert lab.ways == [("ssh", "ssh"), ("winrm", "")]
 
 
-def test_a_short_cut_is_no_deafness(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_brief_outage_is_not_a_failure(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network that is remade: the connection is back after some seconds."""
     lab.windows.cut = {"containerd"}
     slept: list[float] = []
@@ -111,7 +111,7 @@ def test_a_short_cut_is_no_deafness(lab: Lab, monkeypatch: pytest.MonkeyPatch) -
     assert lab.ways == []
 
 
-def test_a_node_that_nobody_reaches_is_told_with_what_its_agent_says(lab: Lab) -> None:
+def test_an_unreachable_node_is_reported_with_the_words_of_its_agent(lab: Lab) -> None:
     lab.windows.cut, lab.windows.deaf = {"containerd"}, {"ssh"}
     with pytest.raises(StalledError):
         lab.step("containerd node-1")
@@ -122,7 +122,7 @@ def test_a_node_that_nobody_reaches_is_told_with_what_its_agent_says(lab: Lab) -
     assert lab.ran("logs") == ["agent"]
 
 
-def test_without_an_agent_what_its_serial_port_tells_is_the_sign(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_agent_the_serial_port_shows_life(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.windows.cut, lab.windows.deaf = {"containerd"}, {"ssh"}
     lab.agent.is_there = False
 
@@ -136,7 +136,7 @@ def test_without_an_agent_what_its_serial_port_tells_is_the_sign(lab: Lab, monke
     assert lab.ways == [("", "WinRM=Stopped")]
 
 
-def test_a_node_that_is_down_is_no_deaf_one(lab: Lab) -> None:
+def test_a_node_that_is_down_is_not_called_unresponsive(lab: Lab) -> None:
     lab.windows.cut, lab.windows.deaf = {"containerd"}, {"ssh"}
     lab.agent.is_there = False
     with pytest.raises(StalledError):
@@ -164,13 +164,13 @@ def test_the_screens_of_a_long_wait_are_kept(lab: Lab, monkeypatch: pytest.Monke
     assert 14 <= len(looks) <= 16  # one a minute
 
 
-def test_the_first_boot_ends_by_ssh_where_winrm_never_answers(lab: Lab) -> None:
+def test_the_first_boot_completes_over_ssh_if_winrm_never_answers(lab: Lab) -> None:
     lab.windows.deaf = {"winrm"}
     lab.boot()
     assert lab.ways == [("ssh", "ssh")]
 
 
-def test_a_first_boot_that_nobody_reaches_is_told_with_what_its_agent_says(
+def test_an_unreachable_first_boot_is_reported_with_the_words_of_its_agent(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.windows.deaf = {"winrm", "ssh"}
@@ -181,7 +181,7 @@ def test_a_first_boot_that_nobody_reaches_is_told_with_what_its_agent_says(
     assert (lab.folder.path / "evidence/node-1/agent-bootstrap.log").is_file()
 
 
-def test_every_step_says_where_it_is(lab: Lab) -> None:
+def test_every_step_reports_its_retries(lab: Lab) -> None:
     lab.windows.cut = {"containerd"}
     lab.step("containerd node-1")
     assert any(isinstance(one, StepProgress) and "is run again (2/3)" in one.text for one in lab.heard)

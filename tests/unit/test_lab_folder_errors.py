@@ -34,7 +34,7 @@ def failing(number: int) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("number", TROUBLE)
-def test_a_folder_that_can_t_be_written_is_told(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_a_folder_that_can_t_be_written_is_reported(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     kind, says = TROUBLE[number]
     plan = plans.make(plans.KVM, "1-0-1")
     monkeypatch.setattr(files, "write_atomic", failing(number))
@@ -47,7 +47,7 @@ def test_a_folder_that_can_t_be_written_is_told(monkeypatch: pytest.MonkeyPatch,
             action()
 
 
-def test_credentials_that_can_t_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_that_can_t_be_read_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", failing(errno.EACCES))
     with pytest.raises(AccessError, match="can't be read"):
         LabFolder("lab").credentials()
@@ -85,7 +85,7 @@ def test_a_folder_may_go_while_it_is_locked() -> None:
         pass
 
 
-def test_whoever_builds_and_whoever_destroys_hold_the_same_lock() -> None:
+def test_build_and_destroy_hold_the_same_lock() -> None:
     """As for a golden image: destroying its lab took the machine from under a running build."""
     folder = LabFolder("golden-x")
     with folder.held(Quiet(), "making it"), pytest.raises(ConflictError), folder.locked():
