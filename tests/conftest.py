@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Names bytes that are no plain text by their length: an archive's hold the time, and pytest-xdist wants one name.
+    """Names bytes that are not plain text by their length: an archive's hold the time, and pytest-xdist wants one name.
 
     Two values of one length get pytest's own suffix.
     """

@@ -1,4 +1,4 @@
-"""What scripts in nodes answer, for fakes that tell only a part of it: the rest is that of a fresh guest."""
+"""Results of scripts in nodes, for fakes that give only a part: the rest is that of a fresh guest."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
 
 
 def result(call: Call[R], told: Mapping[str, Any], node: str = "node-1") -> R:
-    """The result of a call, of which *told* is what matters to the test."""
+    """The result of a call; ``told`` is the part that matters to the test."""
     return call.read(_over(FRESH.get(call.result, {}), told), node, "lab")
 
 

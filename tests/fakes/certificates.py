@@ -1,4 +1,4 @@
-"""A certificate authority, as a cluster made elsewhere names it; and a controller's admin.conf."""
+"""A certificate authority, as an external cluster names it; and a controller's admin.conf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals of runs that nobody ran: events as the engine would report them."""
+"""Journals of invented runs: events as the engine would report them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lab without guests: drives that remember, nodes that answer as they are told, an API server of dictionaries."""
+"""A lab without guests: drives that remember, nodes with given answers, an API server of dictionaries."""
 
 from __future__ import annotations
 

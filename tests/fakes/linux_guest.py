@@ -89,7 +89,7 @@ class Guest:
         return Node(self.root, self.runner)
 
     def do(self, verb: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Run a verb; what is asked and what it tells are as agreed."""
+        """Run a verb; its call and its result match the contract."""
         (call,) = (one for one in Call.__subclasses__() if one.script == verb and "linux" in one.on)
         assert settings.keys() <= call.known("linux")
         told = program.verb(verb)(self.node(), settings)

@@ -29,7 +29,7 @@ def digest(text: str) -> str:
 
 
 def stock(wanted: Spec, **changes: Any) -> Stock:
-    """What is at hand, with fixed keys; files that the spec names and that are not there have their path as content."""
+    """The available stock, with fixed keys; missing files that the spec names have their path as content."""
     pools = wanted.workers
     named = dict.fromkeys(("media", "drivers", "openssh", "files", "template")) | {"scripts": (), "extra_drivers": ()}
     taken = taking.take(wanted.model_copy(update={"workers": tuple(pool.model_copy(update=named) for pool in pools)}))

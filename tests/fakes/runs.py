@@ -25,7 +25,7 @@ from winlab.lab_folder import LabFolder
 
 @dataclass(frozen=True)
 class Played(Run):
-    """A run whose nodes are played."""
+    """A run whose nodes are fakes."""
 
     guests: Callable[[NodePlan], Any] | None = None
 
@@ -67,8 +67,8 @@ def run(
     """A run on hardware's pace.
 
     :param conn: to the only hypervisor, and its pool, unless several are given.
-    :param guest: what plays every node.
-    :param guests: who plays which node.
+    :param guest: the fake for every node.
+    :param guests: the fake for each node.
     """
     usual = hypervisor(conn, Empty() if pool is None else pool, facts=plan.host.machine)
     site = FakeSite(*(hypervisors or [usual]), overlay=overlay)
@@ -115,7 +115,7 @@ def error_of(call: Callable[[], object]) -> BaseException | None:
 
 
 class Clock:
-    """Time that passes when somebody sleeps, and a little whenever it is asked for."""
+    """Time that passes during a sleep, and a little at each question."""
 
     def __init__(self, tick: float = 0.0) -> None:
         self.now = 100.0

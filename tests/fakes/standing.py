@@ -200,7 +200,7 @@ class Standing:
         return Subject(self.run(), chosen, **{"cluster": True, **changes})
 
     def findings(self, node: str = "", **changes: Any) -> list[Finding]:
-        """What differs, with the mending."""
+        """The differences, with their repairs."""
         return inspections.inspect(self.subject(node, **changes), Quiet())
 
     def drifts(self, node: str = "", **changes: Any) -> list[Drift]:

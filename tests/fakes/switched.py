@@ -1,4 +1,4 @@
-"""A standing lab whose machines are in libvirt's own mock of a hypervisor, and whose guests are played."""
+"""An existing lab whose machines are in libvirt's own mock of a hypervisor, and whose guests are fakes."""
 
 from __future__ import annotations
 

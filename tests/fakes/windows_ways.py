@@ -1,4 +1,4 @@
-"""A Windows that is reached by WinRM and ssh, each of which may be deaf, and by its guest agent."""
+"""A Windows that is reached by WinRM and ssh, each of which may be unresponsive, and by its guest agent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from winlab.lab_folder import LabFolder
 class Windows:
     """It runs winlab's scripts, whichever way they come, and remembers by which.
 
-    ``deaf`` are the ways that don't answer; ``cut`` are scripts in the middle of which WinRM becomes deaf for good.
+    ``deaf`` are the ways that don't answer; ``cut`` are scripts in the middle of which WinRM stops responding for good.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: runs.Clock) -> None:
