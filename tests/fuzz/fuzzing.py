@@ -1,8 +1,8 @@
-"""Feeds parsers with spoilt inputs, within bounds of memory and time, each parser in a process of its own.
+"""Feeds parsers with corrupt inputs, within bounds of memory and time, each parser in a process of its own.
 
 An input is made from a seed of the run and its number alone. It may be accepted, or refused by a ``WinlabError`` that
 says why or what to do. Anything else is *unexpected*: another exception, more memory or time than allowed, an end of
-the process. So is a program that is started, or a connection that is made (tests/unit/guard.py).
+the process. A started program and a connection are such outcomes, too (tests/unit/guard.py).
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def make(parser: Parser, seeds: Sequence[bytes], seed: str, number: int) -> byte
         mutator = rng.choice(parser.mutators)
         try:
             content = mutator(rng, content)[:LONGEST]
-        except (Exception, TooSlowError):  # it was spoilt too much before for this one
+        except (Exception, TooSlowError):  # earlier changes corrupted it too much for this one
             content = mutation.flip(rng, content)
     return content
 
@@ -204,7 +204,7 @@ def _one_process(
 
 
 def _listen(parser: Parser, out: int, pid: int, totals: Totals, seen: set[str]) -> bool:
-    """Take what the child tells; whether it ended by itself."""
+    """Read the child's reports; return whether it ended by itself."""
     ended = False
     rest = b""
     while True:

@@ -1,4 +1,4 @@
-"""Spoils valid inputs. Everything depends on the random generator alone, so that an input can be made again."""
+"""Corrupts valid inputs. Everything depends only on the random generator, so that an input can be made again."""
 
 from __future__ import annotations
 
@@ -290,12 +290,12 @@ def in_yaml(rng: random.Random, content: bytes) -> bytes:
         for _ in range(rng.choice((1, 1, 1, 2, 4))):
             root = tree(rng, root)
         return yaml.safe_dump(root, sort_keys=False).encode("utf-8", "surrogatepass")
-    except Exception:  # the seed was spoilt before
+    except Exception:  # the seed was corrupted before
         return lines(rng, content)
 
 
 def bomb(rng: random.Random, content: bytes) -> bytes:
-    """YAML whose aliases or merges grow without end."""
+    """YAML whose aliases or merges grow endlessly."""
     how = rng.choice(
         ("[*{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}]", "{{<<: [*{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}, *{0}]}}")
     )

@@ -1,4 +1,4 @@
-"""``python -m survive``: plays the lives that are left, and writes the table."""
+"""``python -m survive``: runs the remaining lives, and writes the table."""
 
 from __future__ import annotations
 

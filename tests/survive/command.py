@@ -1,4 +1,4 @@
-"""One command of winlab in a life: started, killed where it is told to be, and what it printed."""
+"""One command of winlab in a life: started, killed at the given points, and what it printed."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Wired:
                 process.kill()
             time.sleep(0.05)
         seconds = time.monotonic() - begun
-        reader.join(GRACE)  # not for ever: what it had started may hold the pipe
+        reader.join(GRACE)  # not forever: what it had started may hold the pipe
         return events, seconds
 
     def _read(self, process: subprocess.Popen[str], events: list[dict[str, Any]]) -> None:

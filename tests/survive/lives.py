@@ -21,7 +21,7 @@ from survive.traces import Traces, left, traces
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 HEAL = (sys.executable, "-m", "winlab", "host", "setup")  # what the cure of a failed command says
 TRIES = 3  # commands in a row that may fail before a life is given up
-PASSES = 2  # how often a lab is made anew for points that did not come
+PASSES = 2  # how often a lab is created again for points that did not come
 CREATE, DESTROY, ABANDON = "create", "destroy", "abandon"
 
 
@@ -29,7 +29,7 @@ CREATE, DESTROY, ABANDON = "create", "destroy", "abandon"
 class Stage:
     """Where lives take place.
 
-    :param lab: the name of the lab, which nobody else uses.
+    :param lab: the name of the lab, which no one else uses.
     :param spec: the words of ``create`` that say what it is.
     :param scan: looks for the lab's secrets after each kill.
     """
@@ -119,7 +119,7 @@ class LifeError(Exception):
 
 
 def calm(stage: Stage) -> Calm:
-    """A lab made and destroyed without any kill, by which all else is measured; remembered from an earlier run."""
+    """A lab made and destroyed without any kill, to compare the rest with; remembered from an earlier run."""
     if (known := stage.record.calm(CREATE, stage.made_of)) is not None:
         return known
     stage.say("nothing is killed, for the times")
@@ -266,7 +266,7 @@ def abandonment(stage: Stage, within: float) -> None:
     """Kill ``create`` at its points, destroy what there is, and compare the host with what it was before.
 
     :param within: of steps that begin later than so many seconds after the first, only the middle counts: for each
-        point the lab is made anew.
+        point the lab is created again.
     """
     known = calm(stage)
     usual = {**known.steps, COMMAND: known.before}

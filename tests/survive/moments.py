@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 BEGINNING = "beginning"  # the step was not done, and has just started
 MIDDLE = "middle"  # half of its usual time is over, or half of its work is done
 LATE = "late"  # nine tenths
-END = "end"  # it has just told that it is done
+END = "end"  # it has just reported that it is done
 MOMENTS = (BEGINNING, MIDDLE, LATE, END)
 
 COMMAND = "the command"  # what a command does before its first step and after its last one
@@ -17,7 +17,7 @@ VOLUMES = ("disk", "seed", "answer", "media")  # the first words of the steps th
 # "payload" looks up what a CD must hold until the nodes have the CD, which is written once. The others wait for a peer,
 # which may answer a busy machine's look too late
 LOOKS = ("payload", "boot", "kubeconfig", "ready")
-LEAST = 0.3  # of the usual time: how long a step that carries on an earlier attempt works before its late moment
+LEAST = 0.3  # of the usual time: how long a step that resumes an earlier attempt works before its late moment
 
 
 class Point(NamedTuple):
@@ -30,7 +30,7 @@ class Point(NamedTuple):
 def stays_done(step: str) -> bool:
     """Whether a step that was done is not done again after a kill.
 
-    A machine's volumes take a second or two, and are made anew until the machine is defined: only then they are whole
+    A machine's volumes take a second or two, and are recreated until the machine is defined: only then they are whole
     for certain.
     """
     return step.partition(" ")[0] not in VOLUMES
@@ -55,7 +55,7 @@ class Watch:
 
     :param wanted: the points that count.
     :param usual: how long each step took when nothing disturbed it, in seconds.
-    :param spent: how long earlier commands, which were killed, worked on each step: a guest goes on meanwhile.
+    :param spent: how long earlier commands, which were killed, worked on each step: a guest keeps running meanwhile.
     :param now: when the command was started, on the clock that the other methods are given.
     """
 

@@ -1,4 +1,4 @@
-"""What was seen: a line of JSON for each, so that ``make survive`` carries on where it was interrupted."""
+"""What was seen: a line of JSON for each, so that ``make survive`` resumes where it was interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few kills, chosen by a seed: what every run of the integration tests plays."""
+"""A few kills, chosen by a seed: every run of the integration tests does them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sampled:
 def play(wired: Wired, wanted: Iterable[Point], last: Point, number: signal.Signals, *command: str) -> list[Sampled]:
     """Run the command again and again, killed at one point each time, until *last* came.
 
-    Steps run at the same time: the kill at one point may come when another's step has just done its work and not told.
+    Steps run at the same time: the kill at one point may come when another's step is done and not yet reported.
     That point does not come any more.
 
     :param last: a point that comes in any case.

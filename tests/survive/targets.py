@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-# The program, and words of its command line that tell it from others of the same name
+# The program, and words of its command line that distinguish it from others of the same name
 DAEMONS = {
     "libvirtd": ("libvirtd", ""),
     "ovsdb-server": ("ovsdb-server", "conf.db"),  # Open vSwitch's own

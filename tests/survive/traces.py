@@ -47,7 +47,7 @@ def _is_ours(mount: str) -> bool:
 
 
 def _address(line: str) -> str:
-    """Without the state of the link, which says whether anybody uses it now."""
+    """Without the state of the link, which says whether it is in use now."""
     words = line.split()
     return " ".join([words[0], *words[2:]])
 

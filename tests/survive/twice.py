@@ -35,7 +35,7 @@ while True:
 
 
 def watch(execute: Callable[..., str]) -> bool:
-    """Start looking in a node, unless that goes on already; whether it does now.
+    """Start looking in a node, unless that is running already; whether it is running now.
 
     :param execute: runs a command in the node, as root, and returns what it printed.
     """

@@ -30,7 +30,7 @@ class _Wire:
         self._watch = Watch(wanted, orders["usual"], orders["spent"], time.monotonic())  # type: ignore[arg-type]
 
     def write(self, text: str) -> int:
-        """Print it, then look whether a point has come."""
+        """Print it, then check whether a point has come."""
         with self._lock:
             self._out.write(text)
             self._out.flush()
@@ -40,7 +40,7 @@ class _Wire:
             return len(text)
 
     def look(self) -> None:
-        """Look at the clock for ever."""
+        """Look at the clock forever."""
         while True:
             time.sleep(LOOK)
             with self._lock:

@@ -1,4 +1,4 @@
-"""What somebody else packed: images, bundles, container images, published archives."""
+"""Archives that others packed: images, bundles, container images, published archives."""
 
 from __future__ import annotations
 

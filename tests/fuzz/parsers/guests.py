@@ -76,7 +76,7 @@ def example(model: Any) -> dict[str, Any]:
 def script_result(content: bytes, folder: Path) -> None:
     try:
         told = documents.from_json(content)
-    except ValueError:  # adapters.guests.scripts tells it
+    except ValueError:  # adapters.guests.scripts reports it
         return
     for call in CALLS:
         if isinstance(told, dict):
@@ -128,7 +128,7 @@ def domain() -> bytes:
 
 
 def attributes(rng: mutation.random.Random, content: bytes) -> bytes:
-    """libvirt writes well-formed XML, with whatever values and elements somebody put into a domain's metadata."""
+    """libvirt writes well-formed XML, with any values and elements that users put into a domain's metadata."""
     try:
         root = etree.fromstring(content)
     except etree.XMLSyntaxError:

@@ -1,4 +1,4 @@
-"""Kubeconfigs: a controller's, a lab's, the user's own, that of a cluster made elsewhere; and what kubectl answers."""
+"""Kubeconfigs of a controller, a lab, the user and an external cluster; and answers of kubectl."""
 
 from __future__ import annotations
 
