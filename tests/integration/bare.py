@@ -77,7 +77,7 @@ def machine(folder: Path, cd: Path, *, uefi: bool, bus: str = "") -> Iterator[Ma
         [
             # It may restart: the stand-in does where an emulated clock was measured wrongly.
             # One CPU: with two, emulated Linux dies now and then where one rewrites code that the other runs ("Oops:
-            # int3"). winlab resets such a guest; a bare machine has nobody to do so.
+            # int3"). winlab resets such a guest; a bare machine stays as it is.
             *("qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "1", "-m", "1536"),
             *("-nodefaults", "-vga", "std", "-display", "none"),
             *("-serial", f"file:{folder}/serial", "-monitor", f"unix:{folder}/monitor,server,nowait"),

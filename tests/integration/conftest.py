@@ -164,7 +164,7 @@ def engine(engine_or_reason: Path | str) -> Path:
 
 @pytest.fixture(scope="session")
 def scripted(winlab: Winlab, engine_or_reason: Path | str) -> Winlab:
-    """The command with the engine at hand: the stand-in of its labs runs winlab's scripts. Else it plays them."""
+    """The command with the engine: the stand-in of its labs runs winlab's scripts instead of simulating them."""
     if isinstance(engine_or_reason, str):
         return winlab
     return Winlab(env={**winlab.env, "WINLAB_POWERSHELL": str(engine_or_reason)})
@@ -186,7 +186,7 @@ def host(winlab: Winlab) -> Iterator[None]:
 def member(host: None, kept: Kept) -> Iterator[Winlab]:
     """The command as a member of the group libvirt, who is not root.
 
-    The capability lets that user read the interpreter and the checkout wherever they are; it opens no socket, since
+    The capability lets that user read the interpreter and the checkout wherever they are; it opens no socket, because
     connecting to one needs the right to write.
     """
     home = kept.folder("member")

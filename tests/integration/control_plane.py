@@ -101,7 +101,7 @@ class ControlPlane:
                 "cgroupDriver": "systemd",
                 "failSwapOn": False,
                 "resolvConf": "/run/systemd/resolve/resolv.conf",
-                # else this host's certificatesDir is every node's
+                # otherwise this host's certificatesDir is every node's
                 "authentication": {"x509": {"clientCAFile": "/etc/kubernetes/pki/ca.crt"}},
             },
         ]

@@ -62,7 +62,7 @@ class Winlab:
             stdin=subprocess.DEVNULL,
             text=True,
             env={**os.environ, **self.env},
-            # whoever started the tests in the background has made their children deaf to it
+            # a shell that started the tests in the background makes their children ignore it
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
@@ -88,7 +88,7 @@ class On:
 
 @dataclass(frozen=True)
 class Golden:
-    """A golden image as the command tells it, the flags that mean it, and the file that came into it."""
+    """A golden image as the command shows it, the flags that select it, and the file that came into it."""
 
     row: dict[str, Any]
     flags: tuple[str, ...]

@@ -24,7 +24,7 @@ while True:
     made.accept()[0].close()
 """
 CONNECT = f"import socket, sys; socket.create_connection((sys.argv[1], {PORT}), 3).close()"
-# One datagram from an address; heard or not, by whoever listens
+# One datagram from an address; whether the listener received it
 SEND = f"""
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:

@@ -125,7 +125,7 @@ def _base64(content: bytes) -> str:
 
 @contextmanager
 def tokens(certificate: Certificate) -> Iterator[tuple[int, list[str]]]:
-    """A server of tokens for everybody; its port, and the scopes that were asked for."""
+    """A server that gives tokens to everyone; its port, and the requested scopes."""
     scopes: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

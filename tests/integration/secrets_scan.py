@@ -1,7 +1,7 @@
 """Looks for labs' secrets wherever they must not be: plain, as base64 and as UTF-16.
 
 Every random value of a lab is as good as a planted one: they are read from the lab's own folder. What may have them is
-listed in :data:`ALLOWED` with the reason, and must be closed to everybody but its owner.
+listed in :data:`ALLOWED` with the reason, and must be closed to everyone but its owner.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _telling(value: str) -> list[str]:
-    """What tells a secret: of a key in PEM (or in base64 of it) two lines in its middle, which no other key has."""
+    """What identifies a secret: of a key in PEM (or in base64 of it) two lines of its middle, which are unique."""
     if not value.startswith("-----BEGIN"):
         try:
             decoded = base64.b64decode(value, validate=True).decode("ascii")
@@ -179,7 +179,7 @@ def _files(folder: Path, since: float, *, own: bool) -> Iterator[Path]:
 
 
 def is_closed(path: Path) -> bool:
-    """Whether nobody but the owner can read a file, by its own mode or by that of a folder around it."""
+    """Whether only the owner can read a file, by its own mode or by that of a folder around it."""
     try:
         modes = [path.stat().st_mode & 0o044, *(folder.stat().st_mode & 0o011 for folder in path.parents)]
     except FileNotFoundError:

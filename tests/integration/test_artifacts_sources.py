@@ -394,7 +394,7 @@ def test_a_folder_as_a_mirror(filled: Any, tmp_path: Path) -> None:
 
 
 def test_a_registry_that_is_busy_and_then_cuts(site: type[Site], tmp_path: Path) -> None:
-    """A server that follows the specification, and can be told to be bad."""
+    """A server that follows the specification, and misbehaves on request."""
     layer, config = b"layer" * 1000, b'{"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": ["x"]}}'
     document = {
         "schemaVersion": 2,

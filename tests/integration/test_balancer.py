@@ -82,13 +82,13 @@ class Three:
             northbound.remove(LAB)
 
     def ask(self, address: str, where: str = "") -> str:
-        """Who answers at an address; what went wrong, if nobody does."""
+        """Who answers at an address; the error, if no one does."""
         words = [*(self.inside(where) if where else []), "python3", "-c", CLIENT, address]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         return done.stdout.strip() or (done.stderr.strip().splitlines() or ["nobody"])[-1]
 
     def until(self, wanted: set[str], address: str, where: str = "") -> None:
-        """Ask until those, and nobody else, have answered twelve times in a row."""
+        """Ask until only those have answered twelve times in a row."""
         end, heard = time.monotonic() + LIMIT, ["nobody"]
         while set(heard) != wanted:
             assert time.monotonic() < end, f"{where or 'the host'} heard {heard}"

@@ -82,7 +82,7 @@ def until_connected(lab: Winlab, where: str) -> None:
 
 
 def rows(lab: Winlab) -> dict[str, Any]:
-    """What status tells, also if its exit code says that a node is off."""
+    """The output of status, also if its exit code says that a node is off."""
     found: Any = json.loads(lab("status", *ON, "--output", "json").stdout)
     return {row["node"]: row for row in found["nodes"]}
 

@@ -13,7 +13,7 @@ SLACK = 128 << 20  # bytes that logs and a database write and remove meanwhile
 
 
 def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
-    """The exit code of diff, and what it tells."""
+    """The exit code of diff, and its output."""
     done = labs.a("diff", *words, "--output", "json")
     assert done.returncode in (0, 22), done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -102,7 +102,7 @@ def test_a_disk_is_filled_on_purpose_and_empty_again(labs: Labs, winlab: Winlab)
 
 
 def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -> None:
-    """For seconds: a node that does not report for long would be told as not Ready, and its pods would move."""
+    """For seconds: a node that does not report for long would become not Ready, and its pods would move."""
     text(winlab("fault", "add", "freeze", "node-1", *LAB))
     try:
         listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
@@ -119,7 +119,7 @@ def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -
 
 
 def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winlab) -> None:
-    """The second lab's only machine, by the account that made it: a power cut, told as such; cleared, it boots."""
+    """The second lab's only machine, by the account that made it: a power cut, reported as such; cleared, it boots."""
     lab = ("--lab", LAB_B)
     boots = _starts(labs)
     text(member("fault", "add", "kill", "controller-1", *lab))

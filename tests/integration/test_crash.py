@@ -1,4 +1,4 @@
-"""A kernel that gives up, on real libvirt and QEMU: the panic device that Windows nodes get, and what is told of it.
+"""A kernel panic, on real libvirt and QEMU: the panic device that Windows nodes get, and how winlab reports it.
 
 The machine has a boot sector for a disk, which writes to the device's port, as a driver in Windows would.
 """
@@ -66,11 +66,11 @@ def wait_for_crash(conn: Connection) -> None:
 
 def test_a_crashed_machine_stays_crashed_until_it_is_started(conn: Connection) -> None:
     wait_for_crash(conn)
-    assert crash.read(conn, NODE.domain) == Crash()  # this device tells no code; QEMU was asked for one
+    assert crash.read(conn, NODE.domain) == Crash()  # this device has no code; QEMU was asked for one
     assert domains.screenshot(conn, NODE.domain).startswith(b"\x89PNG")
     assert domains.look(conn, NODE.domain).startswith(b"P6")
     assert not agent.answers(conn, NODE.domain)
     first = domains.get(conn, NODE.domain).ID()
     domains.start(conn, NODE.domain)
     assert domains.get(conn, NODE.domain).ID() != first
-    wait_for_crash(conn)  # again: it was started anew
+    wait_for_crash(conn)  # again: it was started a second time

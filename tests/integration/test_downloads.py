@@ -242,7 +242,7 @@ def test_a_file_that_changed_meanwhile_is_downloaded_again(fetch: Try, site: Sit
 
 @pytest.mark.parametrize("etag", ["", 'W/"weak"'])
 def test_a_part_that_does_not_fit_is_noticed_without_etag(fetch: Try, site: Site, etag: str) -> None:
-    """No validator: the server can't tell that what we have is of another file. The digest can."""
+    """No validator: the server can't notice that our part is of another file. The digest does."""
     site.etag = etag
     fetch.part.write_bytes(b"\0" * HALF)
     notes = fetch.part.with_name(fetch.part.name + ".json")
@@ -303,7 +303,7 @@ def test_a_web_page_instead_of_an_image(fetch: Try, site: Site, kind: str) -> No
 
 
 def test_an_unreachable_server(fetch: Try) -> None:
-    fetch.site.port = 1  # tcpmux: nobody listens
+    fetch.site.port = 1  # tcpmux: no one listens
     with pytest.raises(TransferError, match="can't be downloaded") as caught:
         fetch()
     assert f"{download.TRIES_UNSEEN} tries" in caught.value.why

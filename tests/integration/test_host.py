@@ -306,7 +306,7 @@ out["pools"] = run(["virsh", "-q", "pool-list", "--all", "--name"]).stdout.split
     assert "ovn-central" in out["failed"][1]
     assert out["kept"]
     assert out["kept yet"]
-    assert "stopping ovs" in out["said"]  # though there is a bridge of others: it was down, so nobody used it
+    assert "stopping ovs" in out["said"]  # though there is a bridge of others: it was down, so no one used it
     # Open vSwitch leaves the links of a bridge that is not ours.
     assert set(out["after"].pop("links")) - set(out["before"].pop("links")) <= {"br-foreign", "ovs-netdev"}
     assert out["after"] == out["before"]

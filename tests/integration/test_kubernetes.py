@@ -109,7 +109,7 @@ def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
 
 
 def test_a_program_is_swapped_and_comes_back(labs: Labs, tmp_path: Path) -> None:
-    """A kubelet.exe of one's own: a Windows program does not mind what is appended to it."""
+    """A kubelet.exe of the user: a Windows program still runs when something is appended to it."""
     wanted = Program("kubelet", versions.get().kubernetes, "windows")  # older ones are in the cache, too
     originals = [entry.obtained for entry in store.entries() if entry.obtained.artifact == wanted]
     mine = tmp_path / "kubelet.exe"

@@ -32,7 +32,7 @@ def test_create_ends_with_a_table(labs: Labs) -> None:
 
 
 def test_status(labs: Labs) -> None:
-    for _ in range(10):  # a login that a busy machine is too slow for is no fault
+    for _ in range(10):  # a login that times out on a busy machine is not a failure
         found = json.loads(text(labs.a("status", "--output", "json")))
         if all(node["answers"] for node in found["nodes"]):
             break
@@ -93,7 +93,7 @@ def worker(labs: Labs) -> dict[str, str]:
         ping="ping -n 2 controller-1",
         own="type C:\\winlab-it\\own.txt",
         programs="dir /b C:\\k",
-        # what a player would refuse
+        # a simulated script would refuse this
         kubelet='powershell.exe -NoProfile -Command "(Get-Service -Name kubelet).Status"',
     )
 
@@ -125,7 +125,7 @@ def test_an_unresponsive_winrm_and_the_agent(labs: Labs) -> None:
     finally:
         started = labs.a("exec", "node-1", "--via", "ssh", "--", "net start winrm")
     assert "What is above came by ssh." in done.stdout, done.stderr
-    assert (code, told.strip()) == (3, b"node-1")  # how a line ends is up to whoever wrote the file
+    assert (code, told.strip()) == (3, b"node-1")  # the author of the file decides how a line ends
     assert "started successfully" in text(started)
     assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
 
@@ -214,7 +214,7 @@ def test_ping_both_ways(controller: dict[str, str], worker: dict[str, str]) -> N
 
 
 def test_labs_with_equal_addresses_are_apart(labs: Labs, controller: dict[str, str]) -> None:
-    # 10.77.0.101 is node-1 in the one lab, and nobody in the other
+    # 10.77.0.101 is node-1 in the one lab, and unused in the other
     other = ask(
         labs.b,
         "controller-1",
@@ -313,7 +313,7 @@ def test_serial_log_shows_the_phases(labs: Labs) -> None:
 
 @pytest.mark.usefixtures("engine")
 def test_winlab_s_scripts_are_run_by_powershell(labs: Labs, worker: dict[str, str]) -> None:
-    """Nothing of a worker's life was played: of the golden image's, its clone's, and what was done over WinRM."""
+    """No part of a worker's life was simulated: the golden image, its clone, and everything over WinRM."""
     assert "PowerShell scripts are run by the PowerShell engine" in labs.said_a
     assert "winlab's scripts are run by a PowerShell engine" in text(labs.a("serial", "node-1", "--log"))
     assert worker["kubelet"].strip() == "Running"
@@ -379,13 +379,13 @@ def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
     again = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     assert again == booted, evidence(labs, "node-1")
     log = text(labs.a("serial", "node-1", "--log"))
-    assert log.count("winlab: phase=firstLogon") == 1  # a second boot is no second installation
+    assert log.count("winlab: phase=firstLogon") == 1  # a second boot is not a second installation
 
 
 def test_a_suspended_node_is_resumed_with_the_right_time(labs: Labs) -> None:
     """Its clock stood still while it was suspended. What runs in it is the same as before.
 
-    A clock is right as far as can be told while it is less behind than PowerShell takes to start and answer.
+    A clock counts as right while it is less behind than PowerShell takes to start and answer.
     """
     starts = _starts(labs, "node-1")
     assert text(labs.a("suspend", "node-1")).startswith("node-1: suspended")
@@ -455,7 +455,7 @@ def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
 
 @pytest.mark.ends_labs
 def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: Winlab, state: Path) -> None:
-    """The last that uses them: it takes both labs away. The secrets of the one are lost beforehand."""
+    """The last test that uses them: it destroys both labs. One of them loses its secrets first."""
     folder = state / "labs" / LAB_A
     shutil.rmtree(folder)  # pictures of screens may be in it, where a machine was slow
     folder.mkdir(mode=0o700)

@@ -78,7 +78,7 @@ def test_every_file_comes_through_whole_also_over_4_gib(large: Path, exported: P
     there = inspection.inspect(exported)
     assert there.problems == []
     assert next(one.size for one in there.files if one.path == "/sources/install.wim") == SIZE
-    # the catalog is anew; the second asks for a key; the third is a loader that has in it where it lies
+    # the catalog is new; the second asks for a key; the third is a loader that has in it where it lies
     own = {"boot.cat", "boot/bootfix.bin", "boot/etfsboot.com"}
     before = {name: read_by_7z(large, name) for name in names_by_7z(large) if name not in own}
     after = {name: read_by_7z(exported, name) for name in names_by_7z(exported)}

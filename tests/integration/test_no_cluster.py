@@ -35,7 +35,7 @@ def lab(before: Traces, scripted: Winlab) -> Iterator[Winlab]:
 
 
 def rows(lab: Winlab) -> dict[str, Any]:
-    """What status tells, also if its exit code says that nothing answers."""
+    """The output of status, also if its exit code says that nothing answers."""
     found: Any = json.loads(lab("status", *ON, "--output", "json").stdout)
     return {row["node"]: row for row in found["nodes"]}
 

@@ -94,7 +94,7 @@ def test_every_row_carries_the_lab_s_tag(database: Database, northbound: Northbo
 def test_a_lab_s_switch_says_who_made_it_and_keeps_that(
     database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No plan decides it, so it is no difference; a switch of an earlier version has none."""
+    """No plan decides it, so it is not a difference; a switch of an earlier version has none."""
     plan = make("a")
     assert northbound.lab_owner("a") is None
     monkeypatch.setattr(account, "uid", lambda: 1234567)
@@ -159,7 +159,7 @@ def test_only_what_differs_is_changed(database: Database, northbound: Northbound
     for damage in (
         ("lr-nat-del", net.router, "dnat_and_snat", first.floating),
         ("set", "Logical_Switch_Port", second.port, "addresses=unknown"),
-        ("lr-route-add", net.router, "198.51.100.0/24", "10.42.0.9"),  # nobody of winlab made it
+        ("lr-route-add", net.router, "198.51.100.0/24", "10.42.0.9"),  # not created by winlab
         ("lsp-add", net.switch, "stray"),
         ("lsp-add", net.external_switch, "theirs"),
     ):
@@ -191,7 +191,7 @@ def test_only_what_differs_is_changed(database: Database, northbound: Northbound
 def test_a_hypervisor_that_is_switched_off_delays_no_one(
     database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch, reached: int, follows: bool
 ) -> None:
-    """``hv_cfg`` stays behind for ever; what counts is the host's own chassis, which the southbound database knows."""
+    """``hv_cfg`` stays behind forever; what counts is the host's own chassis, which the southbound database knows."""
     monkeypatch.setattr(ovn, "ASK", 0.0)
     monkeypatch.setattr(ovn.southbound, "progress", lambda chassis: reached if chassis == "own" else -1)
     database.nbctl("set", "NB_Global", ".", "sb_cfg=1000000")
@@ -271,7 +271,7 @@ def test_rows_of_faults_stay_when_a_network_is_repaired(database: Database, nort
 def test_daemons_that_do_not_follow_are_reported(
     database: Database, northbound: Northbound, follows: tuple[str, ...]
 ) -> None:
-    """This database has none; the test plays them."""
+    """This database has none; the test simulates them."""
     number = int(database.nbctl("get", "NB_Global", ".", "nb_cfg")) + 1
     for column in follows:
         database.nbctl("set", "NB_Global", ".", f"{column}={number}")
@@ -412,7 +412,7 @@ def test_a_missing_database_is_reported(tmp_path: Path, database: Database) -> N
 
 
 def test_a_lab_that_grows_and_shrinks_keeps_the_rows_that_stay(database: Database, northbound: Northbound) -> None:
-    """A router or switch that were deleted and made anew would cut the connections of running guests."""
+    """A recreated router or switch would cut the connections of running guests."""
     old = plans.make(plans.KVM, "3-1-1", "linux_workers.count=1")
     wanted = spec.load("3-2-1", ["linux_workers.count=1"])
     new = making.make(wanted, "lab", plans.KVM, plans.stock(wanted), None, [old])

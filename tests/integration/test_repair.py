@@ -1,4 +1,4 @@
-"""Drift of the first shared lab, made by hand in the real OVN, libvirt and guests: named, and mended."""
+"""Drift of the first shared lab, made manually in the real OVN, libvirt and guests: reported, and repaired."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ TEMPLATES: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True)
 class Refused:
-    """How an image's build with a template of one's own ended."""
+    """How an image's build with a user's template ended."""
 
     code: int
     said: str
@@ -154,7 +154,7 @@ def test_an_element_in_the_wrong_pass(refused: dict[str, Refused]) -> None:
 
 
 def test_a_firewall_that_takes_no_rules(refused: dict[str, Refused]) -> None:
-    """The Public profile, told to let nobody in: WinRM could not be reached, and the bootstrap says so."""
+    """The Public profile, set to accept no connection: WinRM could not be reached, and the bootstrap says so."""
     done = refused["firewall"]
     assert done.code == 9, done.said
     assert "the firewall takes no inbound rules in the profile Public" in done.said

@@ -1,4 +1,4 @@
-"""libvirtd that hangs: one of the tests' own, of a user who has nothing else, with machines that are played."""
+"""libvirtd that hangs: one of the tests' own, of a user who has nothing else, with fake machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _packages() -> None:
 
 @pytest.fixture
 def daemon() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """The daemon and its address. As nobody, it is one of a session: it touches nothing of the host's."""
+    """The daemon and its address. As ``nobody`` it is a session's: it touches nothing of the host."""
     with TemporaryDirectory(dir="/tmp", prefix="winlab-it-") as folder:  # pytest's own is too long for a socket
         Path(folder).chmod(0o777)
         conf, socket = Path(folder, "conf"), Path(folder, "run/libvirt/libvirt-sock")

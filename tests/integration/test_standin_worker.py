@@ -47,7 +47,7 @@ subprocess.run(["wineserver", "-k"], check=False)
 
 @pytest.mark.parametrize("release", RELEASES.values(), ids=list(RELEASES))
 def test_wine_starts_as_the_release_on_the_disk(standin_root: Path, tmp_path: Path, release: Release) -> None:
-    """The very values that kubelet.exe tells the cluster; ``ver`` is what other programs are told."""
+    """The very values that kubelet.exe reports to the cluster; ``ver`` is what other programs see."""
     found = json.loads(enter(standin_root, PLAY.replace("@RELEASE@", release.name), tmp_path).splitlines()[-1])
     assert f"Microsoft Windows 10.0.{release.build}" in found["ver"]
     assert (found["build"], found["revision"]) == (str(release.build), hex(release.revision))

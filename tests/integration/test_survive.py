@@ -1,4 +1,4 @@
-"""A lab whose create was killed a few times, at points that change with the date; `make survive` plays all of them."""
+"""A lab whose create was killed a few times, at points that change with the date; `make survive` runs all of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from survive.moments import stays_done
 
 
 def test_killed_creates_are_resumed(labs: Labs) -> None:
-    """SIGKILL; during the boot SIGKILL or SIGTERM. Nothing goes on without its winlab, no finished step is done again.
+    """SIGKILL; during the boot SIGKILL or SIGTERM. Nothing outlives its winlab, no finished step is done again.
     That the lab came up all the same is the other tests' matter, and that it leaves nothing behind
     test_destroy_leaves_the_host_as_it_was's.
     """

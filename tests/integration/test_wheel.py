@@ -49,7 +49,7 @@ def alone(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def extended(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both wheels and somebody else's add-on, as ``pip install`` makes it of its folder."""
+    """Both wheels and another author's add-on, as ``pip install`` builds it from its folder."""
     source = tmp_path_factory.mktemp("source") / MOTD.name
     shutil.copytree(MOTD, source, ignore=shutil.ignore_patterns("__pycache__"))  # backends may write beside it
     return unpacked(tmp_path_factory.mktemp("extended"), *wheels.glob("*.whl"), source)

@@ -82,7 +82,7 @@ def test_the_answer_file_s_commands_are_windows_own(standin_root: Path, tmp_path
 
 
 def test_the_script_of_windows_pe(standin_root: Path, tmp_path: Path) -> None:
-    """Wine's cmd.exe runs it: the port gets its name, a log of errors is told when it has grown, and not else."""
+    """Wine's cmd.exe runs it: the port gets its name, and a log of errors is reported only when it has grown."""
     errors = tmp_path / "$WINDOWS.~BT/Sources/Panther/setuperr.log"
     errors.parent.mkdir(parents=True)
     errors.write_text("one\r\n")

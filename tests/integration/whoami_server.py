@@ -1,4 +1,4 @@
-"""A web server that answers with the address of whoever asks. Runs in a network namespace of the tests."""
+"""A web server that answers with the address of its client. Runs in a network namespace of the tests."""
 
 from http.server import BaseHTTPRequestHandler, HTTPServer
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# As the installed system does at its start (installed.py), with an empty C:; then what D:\play.py says
+# As the installed system does at its start (installed.py), with an empty C:; then the output of ``D:\play.py``
 START = r"""
 import json, pathlib, subprocess, sys
 for folder in ("/c/Windows/System32/config", "/run/standin"):
