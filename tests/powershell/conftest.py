@@ -24,7 +24,7 @@ SCRIPTS = Path(os.environ.get("WINLAB_TEST_SCRIPTS") or ROOT / "unattend/windows
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, Any, pytest.TestReport]:
-    """Where the engine is at hand no test may be left out: a skip is a failure."""
+    """Where the engine is available no test may be left out: a skip is a failure."""
     report: pytest.TestReport = yield
     if report.skipped and engines.SHARED.is_dir():
         report.outcome = "failed"
@@ -52,7 +52,7 @@ def parser() -> Path:
 
 @pytest.fixture(scope="session")
 def engine(parser: Path) -> Path:
-    """One that runs them, with the doubles."""
+    """An engine that runs them, with the fakes."""
     if not engines.runs_doubles(parser):
         pytest.skip(f"{parser} {engines.PARSES_ONLY}")
     return parser

@@ -2,9 +2,9 @@
 
 - the program that ``WINLAB_POWERSHELL`` names
 - the engine beside the checkout, ../shared/tools/powershell: a real PowerShell whose cmdlets behave as those of
-  Windows PowerShell 5.1, and which takes the doubles of this folder by ``WINLAB_PS_PRELUDE``
+  Windows PowerShell 5.1, and which takes the fakes of this folder by ``WINLAB_PS_PRELUDE``
 - a release of PowerShell 7, downloaded once into winlab's cache. It has the parser, and so reads every line; the
-  doubles need the engine's own types of .NET Framework, and the cmdlets of 7 answer otherwise than 5.1's: what runs
+  fakes need the engine's own types of .NET Framework, and the cmdlets of 7 answer otherwise than 5.1's: what runs
   scripts is left out with it, and says so
 """
 
@@ -61,7 +61,7 @@ def locate(folder: Path) -> Path:
 
 @functools.cache
 def runs_doubles(program: Path) -> bool:
-    """Can it run the scripts on a double of Windows?"""
+    """Can it run the scripts on a fake Windows?"""
     words = [program, "-NoProfile", "-NonInteractive", "-Command", "[bool]('Winlab.Doubles.Machine' -as [type])"]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == "True"
 
@@ -86,7 +86,7 @@ def _downloaded(cache: Path) -> Path:
         return program
     why = f"WINLAB_POWERSHELL names none, none is beside the checkout, and PowerShell {RELEASE} can't be downloaded"
     try:
-        # the download itself tries for minutes, which is too long to be told that there is no internet
+        # the download itself tries for minutes, which is too long to learn that there is no internet
         place = urlsplit(PWSH.url)
         socket.create_connection((place.hostname, place.port or 443), timeout=10).close()
         cache.mkdir(parents=True, exist_ok=True)

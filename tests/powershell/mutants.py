@@ -1,4 +1,4 @@
-"""Changes winlab's PowerShell scripts at random, one place at a time, and tells which changes the tests notice.
+"""Changes winlab's PowerShell scripts at random, one place at a time, and reports which changes the tests notice.
 
 python tests/powershell/mutants.py --count 20 --seed 1 (as root), or ``make mutants COUNT=20 SEED=1``, which fails if
 fewer than four of five are noticed. Every ``.ps1`` of

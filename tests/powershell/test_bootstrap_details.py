@@ -1,4 +1,4 @@
-"""bootstrap.ps1 in detail: what it leaves on a node, and what goes on when something fails."""
+"""bootstrap.ps1 in detail: what it leaves on a node, and what continues when something fails."""
 
 from __future__ import annotations
 
@@ -341,7 +341,7 @@ Add-Note "install-sshd $Confirm"
 
 @pytest.mark.parametrize("param", ["param([switch]$Confirm)", "[CmdletBinding()] param()"])
 def test_openssh_from_the_package(fresh: Machine, param: str) -> None:
-    """Some releases of its installer ask whether to go on, and some don't take the answer."""
+    """Some releases of its installer ask for confirmation, and some don't accept the answer."""
     without_ssh(fresh)
     with zipfile.ZipFile(fresh.d / "winlab/OpenSSH-Win64.zip", "w") as package:
         package.writestr("OpenSSH-Win64/install-sshd.ps1", INSTALL.format(param=param))

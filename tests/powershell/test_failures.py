@@ -1,4 +1,4 @@
-"""What goes wrong in a worker is told, and no secret with it."""
+"""Failures in a worker are reported, and no secret with them."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_a_pending_restart_comes_first(node: Machine, mark: str) -> None:
 
 
 def test_apps_that_not_every_user_has_are_removed(node: Machine) -> None:
-    """Each is tried: Edge does not go on some releases, and sysprep judges."""
+    """Each is tried: Edge can't be removed on some releases, and sysprep decides."""
     sealable(node)
     apps = [
         {"name": "Theirs", "users": ["Installed"]},

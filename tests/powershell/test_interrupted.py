@@ -1,4 +1,4 @@
-"""A call that fails in the middle of a script: it is told, and the next run leaves what one without a failure leaves.
+"""A call that fails in the middle of a script: it is reported, and the next run ends like one without a failure.
 
 Each command that a script asks Windows for fails once, the first and the last time it is called.
 """
@@ -138,7 +138,7 @@ def settle(node: Machine, case: Case) -> Told:
 
 
 def left(node: Machine) -> dict[str, str]:
-    """What is there, without the logs, which tell of failures, old programs, which go when they can, and the volatile
+    """What is there, without the logs, which mention failures, old programs, which go when they can, and the volatile
     keys with names of their own, which go with the next start.
     """
     own = r"HKLM\SOFTWARE\winlab-importing-"

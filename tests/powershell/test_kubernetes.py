@@ -277,7 +277,7 @@ def test_a_cluster_is_known_by_the_kubeconfig_s_address_and_by_the_one_it_was_jo
     refuse(node, "join", elsewhere, said)
 
 
-RECORD = r"C:\winlab\joined.txt"  # of the server, written anew before kubeadm starts
+RECORD = r"C:\winlab\joined.txt"  # of the server, rewritten before kubeadm starts
 LEFT = [
     r"C:\etc\kubernetes\bootstrap-kubelet.conf",
     JOINED,

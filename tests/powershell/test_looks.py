@@ -159,7 +159,7 @@ def test_all_logs(node: Machine) -> None:
     assert logs["hotfixes"].startswith("KB5030216 Security Update")
     lines = logs["events-system"].splitlines()
     assert lines[0] == "2026-11-21T10:01:00Z disk 7 a b"
-    assert len(lines) == 2  # the newest; those of level 4 only tell
+    assert len(lines) == 2  # the newest; those of level 4 only inform
     assert "7000" in lines[1]
     assert "There is not an event log" in logs["events-hns"]
     assert logs["winlab-bootstrap"] == "two\nthree"
@@ -174,7 +174,7 @@ def test_all_logs(node: Machine) -> None:
 
 
 def test_all_logs_of_a_fresh_node(node: Machine) -> None:
-    """What can't be read is told in its place."""
+    """Unreadable parts are reported in their place."""
     logs = act(node, "logs", {"everything": True}).told.result["logs"]
     assert "ctr.exe" in logs["containers"]
     assert "not recognized" in logs["containers"]
@@ -321,7 +321,7 @@ def test_files_that_push_refuses(node: Machine, program: str, text: str) -> None
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_settings_come_by_the_console_where_the_script_gets_no_input(machine: Machine, mark: bytes) -> None:
-    """As under a program that hands its own input on: in a process of its own, since there can be one console."""
+    """As under a program that hands its own input on: in a process of its own, because there can be one console."""
     given = mark + '{"text": "\u00fc",\n"block": ""}'.encode()
     words = ["-NoProfile", "-NonInteractive", "-Command", f"& '{machine.d}/scripts/probe.ps1'"]
     told = machine.execute(words, given)
@@ -394,7 +394,7 @@ STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z "
 
 
 def log_of(node: Machine, script: str) -> list[str]:
-    """What a script has told of itself in Windows, without the times."""
+    """What a script has reported of itself in Windows, without the times."""
     lines = (node.c / f"winlab/logs/{script}.log").read_text().splitlines()
     assert all(re.match(STAMP, line) for line in lines), lines
     return [re.sub(STAMP, "", line) for line in lines]
@@ -424,7 +424,7 @@ def test_a_failure_is_kept_and_reported(node: Machine) -> None:
 
 @pytest.mark.parametrize(("busy", "lines"), [(4, ["begins", "has ended"]), (5, ["has ended"]), (6, [])])
 def test_another_program_has_the_serial_port(node: Machine, busy: int, lines: list[str]) -> None:
-    """It is tried five times; then each line once: the work goes on."""
+    """It is tried five times; then each line once: the work continues."""
     contained(node)
     (node.folder / "serial-busy.txt").write_text(str(busy))
     act(node, "load", changed=False)

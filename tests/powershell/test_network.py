@@ -235,7 +235,7 @@ def test_a_refusal_of_hns_is_reported(node: Machine, request_line: str) -> None:
 
 
 def test_a_failed_start_of_the_transcript_is_reported(node: Machine) -> None:
-    """Stop-Transcript, which throws then, must not take its place; and whoever waits for the network hears of it."""
+    """Stop-Transcript, which throws then, must not take its place; a step that waits for the network gets the error."""
     made(node)
     ran = run_network(node, 1, fail=("Start-Transcript", 1))
     assert ran.told.err == ["it failed on purpose"]
@@ -400,7 +400,7 @@ def test_routes_that_someone_else_removed(node: Machine) -> None:
 
 @pytest.mark.parametrize("store", ["ActiveStore", "PersistentStore"])
 def test_a_route_in_one_store_counts_as_present(node: Machine, store: str) -> None:
-    """An adapter that HNS makes anew loses its active routes for a while; Windows brings them back from the other."""
+    """An adapter that HNS recreates loses its active routes for a while; Windows brings them back from the other."""
     joined(node)
     (node.folder / "routes.txt").write_text(f"10.244.1.0/24 10.77.0.11 {store}\n")
     assert act(node, "routes", {"routes": ROUTES[:1]}, changed=False).notes == [ACL]

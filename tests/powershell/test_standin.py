@@ -65,7 +65,7 @@ class Scripted(Worker):
         monkeypatch.setattr(wine, "pass_through", self.through)
 
     def up_by_players(self) -> None:
-        """Up to the cluster, by the players."""
+        """Up to the cluster, simulated."""
         for script, settings in (
             ("features", {"features": ["Containers"], "release": "2022"}),
             ("containerd", {"config": "version = 3\n"}),
@@ -144,14 +144,14 @@ def test_the_whole_way(scripted: Scripted) -> None:
 
 @pytest.fixture
 def joined(scripted: Scripted) -> Scripted:
-    """A worker after join.ps1: by players where there are some, which is quicker."""
+    """A worker after join.ps1: simulated where possible, which is quicker."""
     scripted.up_by_players()
     return scripted
 
 
 @dataclass
 class FirstLogon:
-    """What bootstrap.ps1 does at the first logon, and tells."""
+    """What bootstrap.ps1 does at the first logon, and reports."""
 
     scripted: Scripted
     serial: list[str]  # what comes on the serial port
@@ -160,7 +160,7 @@ class FirstLogon:
     off: list[int]
 
     def run(self) -> str:
-        """By the very command of the answer file; all that the serial port has told."""
+        """By the very command of the answer file; everything that the serial port has received."""
         assert BOOTSTRAP is not None
         code, out, err = self.scripted.shell(html.unescape(BOOTSTRAP[1]), alone=True)
         assert code == 0, (self.serial, out, err)

@@ -1,4 +1,4 @@
-"""What is on a fresh double of a Windows node: programs of Windows and of the payload CD, and what Windows knows."""
+"""The content of a fresh fake Windows node: programs of Windows and of the payload CD, and Windows' own state."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ FRESH: dict[str, Any] = {
     "offline": 0,  # how many times Windows Update can't be reached
     "features_refused": False,
     "cim": {},  # the codes that methods return
-    "task_states": [],  # what a task is the next times somebody looks, or {state, does}: what happens just before
+    "task_states": [],  # a task's next states, one per query, or {state, does}: what happens just before
     "dead_tasks": [],  # those that end at once and leave nothing
     "hns_busy": 0,  # how many times HNS gives no answer
     "hns_errors": {},

@@ -28,7 +28,7 @@ LOGS = r"C:\winlab\logs"
 
 
 def look(machine: Machine) -> dict[str, str]:
-    """All of a machine that a script may change, each by its name, without what scripts tell of themselves."""
+    """Everything of a machine that a script may change, by name, without the scripts' own reports."""
     known = {hashlib.sha256(path.read_bytes()).digest(): path for path in machine.d.rglob("*") if path.is_file()}
     return dict(_of_state(machine)) | dict(_of_registry(machine)) | dict(_of_files(machine, known))
 
@@ -86,7 +86,7 @@ def _of_files(machine: Machine, known: dict[bytes, Path]) -> Iterator[tuple[str,
 
 
 class Left:
-    """What is other on *machine* since this was made."""
+    """The differences of *machine* from this snapshot."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine

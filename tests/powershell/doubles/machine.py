@@ -1,8 +1,8 @@
 """A Windows node without Windows: a folder with two drives, and winlab's scripts run in it by a real PowerShell engine.
 
 with Machine(folder, engine, winlab / "unattend/windows") as machine:
-    told = machine.run("features", {"release": "2022", "features": ["Containers"]})
-    assert told.result == {"restart": True}
+    ran = machine.run("features", {"release": "2022", "features": ["Containers"]})
+assert ran.result == {"restart": True}
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Machine:
         return hashlib.sha256(path.read_bytes()).hexdigest()
 
     def state(self, new: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What the doubles know; *new* replaces it."""
+        """The state of the fakes; *new* replaces it."""
         path = self.folder / "state.json"
         if new is not None:
             path.write_text(json.dumps(new))
@@ -237,7 +237,7 @@ class Machine:
 
         :param limit: seconds.
         :param fail: a command, and which of its calls fails; in a session only, as what is watched.
-        :param watch: the commands whose calls the answer tells.
+        :param watch: the commands whose calls the answer lists.
         """
         file = self.d / f"scripts/{script}.ps1" if isinstance(script, str) else script
         Machine.ran |= {"common", file.stem, *PARTS.get(file.stem, ())}

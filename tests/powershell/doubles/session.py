@@ -40,7 +40,7 @@ class Session:
         return answer
 
     def revive(self) -> None:
-        """Start it again if somebody else, a fork of this process, has ended it."""
+        """Start it again if a fork of this process has ended it."""
         if self._process and self._process.poll() is not None:
             self.close()
 
