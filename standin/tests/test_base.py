@@ -1,4 +1,4 @@
-"""The guest's ground: how it fails, in words that go to Setup's log and to the serial port."""
+"""The guest's base: how it fails, as text that goes to Setup's log and to the serial port."""
 
 from __future__ import annotations
 

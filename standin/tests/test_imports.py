@@ -44,7 +44,7 @@ def test_the_guest_imports_nothing_of_winlab(module: str) -> None:
 
 
 def test_no_import_is_circular() -> None:
-    """A package's __init__ is no neighbour of its own modules: the guest's holds constants alone."""
+    """A package's __init__ does not count as a neighbour of its own modules: the guest's holds only constants."""
     graph = {
         module: {name for name in found if name in MODULES and name != module and not name_is_package(name)}
         for module, found in MODULES.items()

@@ -55,7 +55,7 @@ def test_finish_moves_the_catalog(tmp_path: Path) -> None:
 
 
 def test_iso_layout(tmp_path: Path) -> None:
-    """A whole small ISO: README.TXT alone in ISO9660, all else in UDF, boot images reachable by the catalog."""
+    """A whole small ISO: README.TXT alone in ISO9660, everything else in UDF, boot images reachable by the catalog."""
     import pycdlib
 
     grub, asking = b"G" * 9000, b"P" * boot.FLOPPY
@@ -262,7 +262,7 @@ def test_ramdisk_loads_what_the_root_mounts() -> None:
 
 
 class Engine:
-    """A PowerShell engine at hand, in a folder of its own."""
+    """An available PowerShell engine, in a folder of its own."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str = "True") -> None:
         folder.mkdir()

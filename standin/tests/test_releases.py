@@ -1,4 +1,4 @@
-"""The releases that the stand-in plays: what the medium says, and the habits in which they differ."""
+"""The releases that the stand-in simulates: what the medium says, and the habits in which they differ."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def media(folder: Path, *, lenient: bool) -> Path:
     return folder
 
 
-# Of 2025 it is known that its Setup ends on all this; of those before nothing is, so they can be told either way
+# Of 2025 it is known that its Setup ends on all this; of those before nothing is, so both are accepted
 SETUPS = pytest.mark.parametrize(
     ("name", "lenient", "ends"),
     [
@@ -263,7 +263,7 @@ def test_setup_of_2025_logs_to_another_folder_at_first() -> None:
 
 
 class Halted(Exception):
-    """Instead of staying for ever."""
+    """Instead of staying forever."""
 
 
 @EVERY

@@ -201,7 +201,7 @@ def test_another_error_of_the_script_is_reported(state: Path, world: Quiet, fold
 
 
 def test_additions_of_the_user(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files come to their places; scripts of one's own can't be played."""
+    """Files come to their places; scripts of the user can't be simulated."""
     one = made(world)
     monkeypatch.setattr(one, "start_winrm", lambda: None)
     monkeypatch.setattr(one, "start_sshd", lambda: None)
@@ -256,12 +256,12 @@ def test_sshd_that_ends_is_an_error(state: Path, world: Quiet, monkeypatch: pyte
     (state / "sshd.pid").write_text("3\n")  # of one that has been reset
     with pytest.raises(OSError, match=r"sshd has ended: .*no hostkeys available"):
         one.start_sshd()
-    one.start_configured()  # at a later start, the others go on
+    one.start_configured()  # at a later start, the others keep running
     assert "service sshd did not start: sshd has ended" in PORT[-1]
 
 
 class HaltError(Exception):
-    """Instead of staying for ever."""
+    """Instead of staying forever."""
 
 
 def test_a_bug_in_the_first_start_is_seen(

@@ -1,4 +1,4 @@
-"""The ways into the stand-in: UTF-8 over ssh, a WinRM that somebody stopped, cmd.exe as the guest agent starts it."""
+"""The ways into the stand-in: UTF-8 over ssh, a WinRM that was stopped, cmd.exe as the guest agent starts it."""
 
 from __future__ import annotations
 

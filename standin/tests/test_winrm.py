@@ -134,7 +134,7 @@ def answered(service: standin.Service, size: int) -> tuple[bytes, int]:
 
 
 def test_envelope_limit(service: standin.Service) -> None:
-    assert answered(service, 512_000) == (b"HTTP/1.1 500 Internal Server Error", 0)  # read, and it is no XML
+    assert answered(service, 512_000) == (b"HTTP/1.1 500 Internal Server Error", 0)  # read, and it is not XML
     status, left = answered(service, 512_001)
     assert status.startswith(b"HTTP/1.1 413 ")
     assert left == 0

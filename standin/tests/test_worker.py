@@ -1,4 +1,4 @@
-"""The stand-in as a Windows worker: which scripts it plays, in which order, and the services."""
+"""The stand-in as a Windows worker: which scripts it simulates, in which order, and the services."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_names_in_an_archive(tmp_path: Path) -> None:
     assert players.archive_images(tmp_path / "old.tar") == []
 
 
-# -- which scripts are played
+# -- which scripts are simulated
 
 
 @pytest.fixture
