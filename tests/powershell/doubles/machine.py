@@ -2,7 +2,7 @@
 
 with Machine(folder, engine, winlab / "unattend/windows") as machine:
     ran = machine.run("features", {"release": "2022", "features": ["Containers"]})
-assert ran.result == {"restart": True}
+    assert ran.result == {"restart": True}
 """
 
 from __future__ import annotations
