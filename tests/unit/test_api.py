@@ -222,7 +222,7 @@ def test_a_plan_of_another_lab_is_refused(asked: list[tuple[str, Any]]) -> None:
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> tuple[Proposal, Proposal]:
-    """Two proposals of the lab "lab" with the same digest: another medium is at hand."""
+    """Two proposals of the lab "lab" with the same digest: another medium is available."""
     wanted = Spec.load("1-1-1", ["workers.os=windows-2022", "workers.golden=false"])
     lab = Lab("lab", Site(facts=plans.TCG))
 

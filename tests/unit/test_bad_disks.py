@@ -300,7 +300,7 @@ def test_nothing_is_lost_and_a_retry_succeeds(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO])
 def test_optional_writes_never_fail(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal, the usual times, and known digests: work goes on without them."""
+    """The journal, the usual times, and known digests: work continues without them."""
     for fail_at in range(1, 12):
         folder = tmp_path / str(fail_at)
         folder.mkdir()

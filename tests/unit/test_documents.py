@@ -1,4 +1,4 @@
-"""YAML and JSON from anybody: bounded, and with one kind of error each."""
+"""YAML and JSON from any source: bounded, and with one kind of error each."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 )
 def test_proxy_variables(row: dict[str, Any], asked: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in row["variables"].items():
-        # each variable's proxy is told apart by its host
+        # each variable's proxy is identified by its host
         monkeypatch.setenv(name, value.replace("//p", f"//{name.replace('_', '-')}"))
     if "p:3128" in row["variables"].values():  # no scheme
         monkeypatch.setenv("HTTPS_PROXY", "HTTPS-PROXY:3128")
@@ -282,7 +282,7 @@ def test_n24_an_answer_has_a_minimum_rate(
     clock = [0.0]
     monkeypatch.setattr("winlab.supply.http_client.time.monotonic", lambda: clock[0])
     stream = http_client._PacedStream(Drip(clock, seconds, size)).start_tls(ssl.create_default_context())
-    for _ in range(3):  # each question begins anew
+    for _ in range(3):  # each question starts from scratch
         stream.write(b"GET")
         for _ in range(int(250 / seconds)):
             stream.read(1)

@@ -138,7 +138,7 @@ def test_only_files_made_by_replacing_are_swept(tmp_path: Path) -> None:
     assert [sorted(one.name for one in folder.iterdir()) for folder in kept] == [["thesis"], ["x.tar"], ["x.tar"]]
     assert (home / "x.tar").read_text() == "theirs"
     assert (tmp_path / ".x.tar.filefile").exists()
-    files.sweep(tmp_path / "none" / "x.tar")  # its folder is missing: whoever writes there says so
+    files.sweep(tmp_path / "none" / "x.tar")  # its folder is missing: the write there says so
 
 
 def test_files_of_others_are_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_content_replaces_what_was_there(tmp_path: Path, content: str | bytes, e
 
 def test_modes(tmp_path: Path, umask: None) -> None:
     files.write_atomic(tmp_path / "usual", "")
-    files.write_atomic(tmp_path / "exact", "", mode=0o644)  # wider than the umask: host facts are for everybody
+    files.write_atomic(tmp_path / "exact", "", mode=0o644)  # wider than the umask: host facts are for everyone
     files.write_atomic(tmp_path / "secret", "", mode=0o600)
     assert [mode(tmp_path / name) for name in ("usual", "exact", "secret")] == [0o640, 0o644, 0o600]
 

@@ -98,7 +98,7 @@ def test_many_stage_at_once_in_a_folder_that_did_not_exist() -> None:
 def test_a_file_can_be_written_while_another_ends_staging_in_a_folder_that_it_made(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever made the folder for a staging folder alone removes it, but never under somebody's hands."""
+    """A winlab that made the folder only to stage in it removes it, but never while another uses it."""
     ended = Event()
     write = files.write_atomic
 

@@ -1,4 +1,4 @@
-"""A lab's folder on a disk that is full, read-only or somebody else's; and its lock."""
+"""A lab's folder on a disk that is full, read-only or another user's; and its lock."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_credentials_that_can_t_be_read_are_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_a_journal_that_can_t_be_written_hides_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step's own error is what people are told; the journal's trouble is noted once."""
+    """The step's own error is what users see; the journal's is noted once."""
     folder, noted = LabFolder("lab"), list[str]()
     folder.record(StepDone(step="a"))
     monkeypatch.setattr("winlab.journal.os.open", failing(errno.ENOSPC))

@@ -60,7 +60,7 @@ def test_a_spec_in_a_folder_called_like_a_home_stays_there(tmp_path: Path, monke
 
 @pytest.fixture
 def pipe(tmp_path: Path) -> Path:
-    """Whoever opens it to read waits for ever."""
+    """A process that opens it to read waits forever."""
     os.mkfifo(tmp_path / "pipe")
     return tmp_path / "pipe"
 

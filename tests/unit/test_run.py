@@ -34,7 +34,7 @@ def test_programs_find_what_winlab_finds(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class Process:
-    """A process that prints what *play* writes to its two streams."""
+    """A process that prints what ``play`` writes to its two streams."""
 
     def __init__(self, play: Callable[[Process], None]) -> None:
         self.stdin, self.stdout, self.stderr = (self._pipe(end) for end in (1, 0, 0))

@@ -1,4 +1,4 @@
-"""A site: from the environment or given, and how floors below hear of it."""
+"""A site: from the environment or given, and how lower layers get it."""
 
 from __future__ import annotations
 

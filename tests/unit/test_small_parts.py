@@ -72,7 +72,7 @@ def test_errors_say_everything_they_know() -> None:
 
 
 def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal; it hung once, since printing a line draws the view again."""
+    """On a terminal; it hung once, because printing a line draws the view again."""
     out = io.StringIO()
     monkeypatch.setattr(
         progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=100, legacy_windows=False)

@@ -1,4 +1,4 @@
-"""Whoever interrupts work ends its threads, too; clean-up still has a few seconds."""
+"""An interrupt of work ends its threads, too; clean-up still has a few seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between Linux and Windows is in two files a floor: no other module asks which of them a node runs."""
+"""What differs between Linux and Windows is in two files per layer: no other module asks which of them a node runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODES = {"LinuxNode", "WindowsNode"}
 # about them
 OTHERS = {"recipe", "testpods", "gate"}
 CATALOGS = {"catalog", "recipes"}  # whose get() returns a recipe
-# Of Linux or Windows by name; where a floor chooses between the two; the classes themselves; golden images (Windows')
+# Of Linux or Windows by name; where a layer chooses between the two; the classes themselves; golden images (Windows')
 OWN = {"linux.py", "windows.py", "systems.py"}
 CHOOSE = {"design/plan/model.py", "design/plan/golden.py"}
 

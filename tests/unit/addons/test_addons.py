@@ -214,7 +214,7 @@ def test_metrics_servers_times(facts: Any, change: str, resolution: int, timeout
     arguments = made["spec"]["template"]["spec"]["containers"][0]["args"]
     assert f"--metric-resolution={resolution}s" in arguments
     assert f"--kubelet-request-timeout={timeout}s" in arguments
-    assert timeout <= resolution * 9 / 10  # else it ends itself
+    assert timeout <= resolution * 9 / 10  # otherwise it ends itself
 
 
 def test_the_parts_of_metrics_server_name_each_other() -> None:

@@ -28,7 +28,7 @@ FOUND = ForeignCluster(
 
 
 class Made:
-    """What create was told, if it was called."""
+    """The arguments of create, if it was called."""
 
     def __init__(self) -> None:
         self.plan: Any = None

@@ -1,4 +1,4 @@
-"""Whether somebody accepts the terms of evaluation media: only asked at a terminal, only where it matters."""
+"""Whether the user accepts the terms of evaluation media: only asked at a terminal, only where it matters."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_events_are_lines_and_the_end_is_the_last_one(session: Session, capsys: 
 
 
 def test_a_result_after_events_is_a_line_too(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also what is no object."""
+    """Also results that are not objects."""
     with session.shown(Output.JSON) as tell:
         tell(RunStarted())
         tell(RunEnded(run="1"))

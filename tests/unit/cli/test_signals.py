@@ -104,7 +104,7 @@ def test_a_signal_ends_a_command_in_order(
 
 
 def test_a_second_signal_does_not_end_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody presses Ctrl-C again, or closes the terminal: then nothing is written to it any more."""
+    """The user presses Ctrl-C again, or closes the terminal: then nothing is written to it any more."""
     left: list[list[int]] = []
     monkeypatch.setattr(os, "isatty", lambda number: number == 2)
     monkeypatch.setattr(signals, "_leave", left.append)
@@ -160,7 +160,7 @@ def test_a_signal_without_effect_is_reported(monkeypatch: pytest.MonkeyPatch, nu
 def test_a_step_that_never_returns_does_not_hold_the_command(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
-    """The main thread hears the signal, and waits for the step's thread. Whoever is impatient sends more of them."""
+    """The main thread hears the signal, and waits for the step's thread. An impatient user sends more of them."""
     monkeypatch.setattr(signals, "PATIENCE", 0.05)
     monkeypatch.setattr(signals, "WHOLE", 0.5)
     begun, ended, told = threading.Event(), threading.Event(), threading.Event()
@@ -178,7 +178,7 @@ def test_a_step_that_never_returns_does_not_hold_the_command(
     sender = threading.Thread(target=send, daemon=True)
 
     def late() -> None:
-        sender.join()  # else the last one comes when nobody expects it any more
+        sender.join()  # otherwise the last one comes when no test expects it any more
         told.set()
         ended.set()
 
@@ -213,7 +213,7 @@ def test_a_thread_that_is_not_awaited_does_not_delay_exit(monkeypatch: pytest.Mo
 def test_threads_that_do_not_end_are_abandoned_even_without_a_reader(
     monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
-    """Where the terminal is gone, or hangs, nobody can be told any more; the command must not hang for that."""
+    """Where the terminal is gone, or hangs, nothing can be reported any more; the command must not hang for that."""
     codes: list[int] = []
 
     def say(*_: object, **__: object) -> None:
@@ -273,7 +273,7 @@ def test_a_clean_up_ends_before_the_command_is_ended() -> None:
 
 
 def test_a_lost_terminal_is_not_written_to() -> None:
-    """Else the message about the interrupt would fail itself."""
+    """Otherwise the message about the interrupt would fail itself."""
     master, slave = pty.openpty()
     try:
         signals._leave([slave])

@@ -48,7 +48,7 @@ def differences(told: Tree | None, result: type[CallResult], at: str = "") -> li
 
 
 def check(returned: list[Tree], call: type[Call[Any]]) -> None:
-    """Every result of a script is whole; but one that wants a restart first need not tell the rest."""
+    """Every result of a script is whole; but one that needs a restart first may leave out the rest."""
     assert returned, f"{call.script} returns nothing"
     short = [one for one in returned if call is contract.Seal and one.keys() == {"restart"}]
     for one in returned:
@@ -231,7 +231,7 @@ def _subscripts(node: ast.AST, name: str) -> set[str]:
 
 
 def players() -> dict[str, ast.FunctionDef]:
-    """The stand-in's functions by the names of the scripts that they play."""
+    """The stand-in's functions by the names of the scripts that they simulate."""
     found: dict[str, ast.FunctionDef] = {}
     for path in sorted(STANDIN.glob("*.py")):
         module = Module(path)

@@ -41,7 +41,7 @@ class Read(BaseException):
 
 
 class NoClock(datetime.datetime):
-    """Does not tell the time."""
+    """Does not return the time."""
 
     now = utcnow = today = classmethod(lambda *_args: _read("datetime"))
 
@@ -218,6 +218,6 @@ def test_a_large_medium_is_read_once_and_again_when_it_has_changed(tmp_path: Pat
     assert not voice.said
     iso.write_bytes(b"b" * (9 << 20))
     assert stock.take(wanted, voice).files != first.files
-    iso.unlink()  # a lab that stands is carried on without it
+    iso.unlink()  # an existing lab resumes without it
     assert stock.take(wanted).files == stock.take(wanted, voice).files
     assert not stock.take(wanted).paths

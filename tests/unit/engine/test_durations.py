@@ -1,4 +1,4 @@
-"""Usual times: learned from what happened, told before it happens again."""
+"""Usual times: learned from earlier runs, shown in the next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine: order, parallelism, failures, interrupts, and what it tells."""
+"""The engine: order, parallelism, failures, interrupts, and its events."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_a_run_whose_last_step_was_stopped_is_not_done() -> None:
 
 
 def test_nothing_starts_after_a_stop() -> None:
-    """The running step does not look whether it should stop; the next one must not start."""
+    """The running step does not check whether it should stop; the next one must not start."""
     stop, tell = threading.Event(), Recorder()
     error = stopped_run([make("a", lambda _: stop.set()), make("b", after="a")], tell, stop)
     assert isinstance(error, Stopped)

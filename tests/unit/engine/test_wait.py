@@ -17,7 +17,7 @@ from winlab.stopping import Stopped
 
 
 def seen_until_given_up(monkeypatch: pytest.MonkeyPatch, signs: Iterator[Waiting | Met[str]]) -> tuple[float, str]:
-    """How long the wait went on, and what it gave; it gives up after 10 seconds of nothing new."""
+    """How long the wait took, and its result; it gives up after 10 seconds of nothing new."""
     clock = runs.clock(monkeypatch)
     begun = clock.now
     try:

@@ -1,4 +1,4 @@
-"""Root runs winlab at boot only if nobody else can change it, or the user accepts that."""
+"""Root runs winlab at boot only if no one else can change it, or the user accepts that."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOBODY = 65534
 
 
 class Tree:
-    """Folders and files of root's, whoever runs the tests; some with other owners and modes."""
+    """Folders and files of root's, under any account that runs the tests; some with other owners and modes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
         self.other: dict[Path, tuple[int, int, int]] = {}  # owner, group, mode

@@ -357,7 +357,7 @@ def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch
 def test_an_installation_that_was_interrupted_is_finished_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: bool
 ) -> None:
-    """apt-get refuses to go on after a SIGTERM in the middle of dpkg's work."""
+    """apt-get refuses to continue after a SIGTERM in the middle of dpkg's work."""
     if begun:
         (tmp_path / "0003").touch()
     (tmp_path / "tmp.i").touch()  # dpkg's own, which apt-get overlooks

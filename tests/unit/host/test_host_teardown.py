@@ -122,7 +122,7 @@ def test_units_are_stopped_in_order_and_around_the_bridges(host: FakeHost) -> No
     assert stops == [
         "stop ovn-host.service",
         "stop ovn-central.service",
-        "br-int br-winlab",  # the controller is gone by now; it would make br-int anew
+        "br-int br-winlab",  # the controller is gone by now; it would recreate br-int
         "stop openvswitch-switch.service",
         "stop libvirtd.socket",
     ]
@@ -162,7 +162,7 @@ def test_services_that_setup_did_not_start_are_not_mentioned(host: FakeHost) -> 
 
 def test_services_that_are_down_are_started_and_stopped_again(host: FakeHost) -> None:
     host.up = set()
-    host.bridges = ["br-ex"]  # nobody used a switch that was down
+    host.bridges = ["br-ex"]  # no one used a switch that was down
     done = host.tear_down(EVERYTHING.model_copy(update={"units_started": [], "units_enabled": []}))
     assert done[:4] == [f"start {service}" for service in ALL]
     assert {"pool", "rows", "ids", "br-int br-winlab"} <= set(done)

@@ -129,7 +129,7 @@ def test_a_lab_as_planned_has_no_drift_and_lost_names_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     lab = standing.stand(monkeypatch, tmp_path, *BESIDE)
-    del lab.rows["agent-1"]  # it is no node
+    del lab.rows["agent-1"]  # it is not a node
     lab.guests["agent-1"].joined = False
     lab.guests["agent-1"].services = {"containerd": "absent"}
     monkeypatch.setattr(names, "are_there", lambda _run: True)

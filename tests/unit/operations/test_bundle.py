@@ -66,7 +66,7 @@ def test_built_artifacts_do_not_come_from_the_mirror(monkeypatch: pytest.MonkeyP
 
 
 def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else its programs would come from it, and the images from a network that there may not be."""
+    """Otherwise its programs would come from it, and the images from a network that may be missing."""
     debian, drivers = recipes.get("debian-13"), recipes.get(windows_media.DRIVERS)
     in_bundle, in_cache = {cache.key(debian), cache.key(drivers)}, {drivers.name}
     opened = SimpleNamespace(image=lambda key: key if key in in_bundle else None)
@@ -78,7 +78,7 @@ def test_a_bundle_in_the_cache_brings_the_images_that_lack(monkeypatch: pytest.M
     bundle.restore_lacking(made, Path("b.tar"), Quiet())
     assert brought == [cache.key(debian)]
     in_bundle.clear()
-    bundle.restore_lacking(made, Path("b.tar"), Quiet())  # what it lacks is fetched or built as ever
+    bundle.restore_lacking(made, Path("b.tar"), Quiet())  # missing parts are fetched or built as before
     assert brought == [cache.key(debian)]
 
 

@@ -1,4 +1,4 @@
-"""destroy: everything of a lab goes; what can't be removed is told, and the folder stays for a second try."""
+"""destroy removes everything of a lab; what can't be removed is reported, and the folder stays for a second try."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def made_by(monkeypatch: pytest.MonkeyPatch, *uids: int | None, network: int | N
 def test_a_lab_of_another_user_is_left_alone(
     problems: list[WinlabError], monkeypatch: pytest.MonkeyPatch, uids: tuple[int | None, ...], network: int | None
 ) -> None:
-    """Everybody's first lab is called 'lab'."""
+    """Everyone's first lab is called 'lab'."""
     made_by(monkeypatch, *uids, network=network)
     monkeypatch.setattr(traces, "remove", lambda *_: pytest.fail("it was touched"))
     with pytest.raises(ConflictError, match="'ci' belongs to root") as caught:

@@ -1,4 +1,4 @@
-"""A log, or an archive of logs, that may come from anybody: what it shows, within bounds."""
+"""A log, or an archive of logs, from any source: what it shows, within bounds."""
 
 from __future__ import annotations
 

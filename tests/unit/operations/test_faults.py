@@ -36,7 +36,7 @@ class World:
         self.rows: dict[str, tuple[str, Sequence[SwitchRule]]] = {}
         self.calls: list[tuple[str, Faults]] = []
         self.failure: Exception | None = None
-        self.required: list[str] = []  # before a machine goes on: the firewall, room for these
+        self.required: list[str] = []  # before a machine resumes: the firewall, room for these
         self.seen: list[Any] = []  # what was recorded when a node was called
 
     @property

@@ -300,7 +300,7 @@ def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkey
 
 
 def test_an_image_s_key_does_not_lead_out_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever made the file could name any folder, which would be removed and replaced."""
+    """The file could name any folder, which would be removed and replaced."""
     made, file = keep(make(REHEARSAL)), tmp_path / "image.tar"
     library.export(library.find("windows-rehearsal"), file, Quiet())
     (tmp_path / "precious").mkdir()
@@ -391,6 +391,6 @@ def test_a_builder_whose_addresses_another_lab_has_takes_others(monkeypatch: pyt
     moved = placed(monkeypatch, plan, Network({own}))
     assert topology(moved).claims != (own,)
     assert not {*moved.external_addresses} & {*builder.external_addresses, *plan.external_addresses}
-    assert placed(monkeypatch, plan, Network(set(), standing=moved.digest)) == moved  # an interrupted build goes on
+    assert placed(monkeypatch, plan, Network(set(), standing=moved.digest)) == moved  # an interrupted build resumes
     every = {f"winlab-external-block-{number}" for number in range(300)}
     assert placed(monkeypatch, plan, Network(every)) == builder  # the database refuses it, and says who is there

@@ -1,4 +1,4 @@
-"""Workers for a cluster made elsewhere: their plan, their steps, what is refused, and how they leave."""
+"""Workers for an external cluster: their plan, their steps, what is refused, and how they leave."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _info() -> dict[str, Any]:
 
 
 def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its address goes in on the standard input: the name is the foreign cluster's choice."""
+    """Its address goes in on the standard input: the name is the external cluster's choice."""
     api = Api({"get configmap cluster-info": _info()})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
     done: list[tuple[list[str], bytes]] = []
@@ -398,7 +398,7 @@ def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_a_suitable_cluster_is_accepted(reach: Callable[..., None]) -> None:
     reach(None)
     join.check(make(REHEARSAL), CLUSTER, [])
-    # a join that was interrupted goes on
+    # a join that was interrupted resumes
     again = replace(CLUSTER, nodes=("cp", "node-1"))
     join.check(make(REHEARSAL), again, ["node-1"])
     with pytest.raises(UsageError, match="can't join"):

@@ -1,4 +1,4 @@
-"""load and logs, with drives, nodes and an API server that are played."""
+"""load and logs, with fake drives, nodes and a fake API server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def found(os: str, architecture: str = "amd64") -> Found:
 
 @pytest.fixture
 def archives(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
-    """What each archive has, by its file name; reading and converting are played."""
+    """The content of each archive, by its file name; reading and converting are fakes."""
     has: dict[str, list[Found]] = {"web.tar": [found("linux")], "saved.tar": [found("linux")]}
 
     def convert(path: Path, target: Path, os: str, *, work: Path, reference: str = "") -> ContainerImage:

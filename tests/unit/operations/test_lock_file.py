@@ -252,7 +252,7 @@ def test_media_of_a_plan_are_read_whole(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_that_create_would_fetch_is_pinned_by_its_known_digest() -> None:
-    """Else 'lock' and then 'create --locked --accept-eula' would refuse what they just fetched."""
+    """Otherwise 'lock' and then 'create --locked --accept-eula' would refuse what they just fetched."""
     (row,) = (row for row in media("workers.os=windows-2022") if row.name.startswith("medium"))
     evaluation = recipes.get("windows-2022").evaluations[0]
     assert (row.file, row.sha256) == (evaluation.file, evaluation.sha256)

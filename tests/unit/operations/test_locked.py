@@ -91,7 +91,7 @@ def test_a_finished_lab_is_compared_too(there: Run, tmp_path: Path) -> None:
 
 
 def test_an_image_is_compared_when_it_has_come(there: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is built tells only then which packages it has."""
+    """The packages of a built image are known only then."""
 
     def check() -> None:
         raise ConflictError("apt has drifted.")
@@ -154,7 +154,7 @@ def test_a_lab_of_other_programs_is_refused(there: Run, tmp_path: Path) -> None:
 
 
 def test_a_program_of_the_user_is_noticed_in_a_finished_lab(there: Run, tmp_path: Path) -> None:
-    """Else 'create --kubelet MINE' would say that all is done, with the old kubelet."""
+    """Otherwise 'create --kubelet MINE' would say that everything is done, with the old kubelet."""
     (tmp_path / "x").touch()
     source = Supply(cast(Any, Source(tmp_path / "x")), own=True)
     have(there, source)

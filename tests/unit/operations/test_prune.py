@@ -12,7 +12,7 @@ from winlab.supply.images import cache, library
 
 
 def test_an_image_without_an_installed_builder_stays() -> None:
-    """Its recipe's key is not known, so nobody can say whether it is still wanted."""
+    """Its recipe's key is not known, so no one can say whether it is still needed."""
 
     def fill(output: Path) -> tuple[str, str]:
         output.write_bytes(b"media")

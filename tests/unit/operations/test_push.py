@@ -1,4 +1,4 @@
-"""push, with drives, nodes and an API server that are played."""
+"""push, with fake drives, nodes and a fake API server."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_failure_leaves_the_payload_cd_in_the_drive(lab: FakeLab, kubelet: Pat
 
 
 def test_a_swap_whose_connection_was_cut_is_done_again(lab: FakeLab, kubelet: Path) -> None:
-    """The second run finds done what the first did: the node counts as changed, and must report anew."""
+    """The second run finds done what the first did: the node counts as changed, and must report again."""
     node = lab.add(machine("node-1"))
     answering(lab)
     once = lab.script

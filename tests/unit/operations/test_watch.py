@@ -1,4 +1,4 @@
-"""One view of a lab: who changes it, what each node is at, how long it takes; and runs that ended without a word."""
+"""One view of a lab: who changes it, what each node is doing, how long it takes; and runs that ended silently."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def test_a_lab_without_a_journal_is_reported(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_the_kernel_says_who_holds_a_lock(tmp_path: Path) -> None:
-    """Its file names whoever held it last, also when nobody does."""
+    """Its file names its last holder, even when it is free."""
     path = tmp_path / "lab.lock"
     assert locks.holding(path) is None
     with locks.attempt(path) as mine:

@@ -129,7 +129,7 @@ def test_cluster_dns_answers_for_the_lab_s_domain_and_short_names(dns: Dns) -> N
     assert "\nlab.winlab.internal:53 controller-1:53 node-1:53 agent-1:53 build-1:53 {\n" in text
     address = run.plan.node("agent-1").address
     assert f"\n        {address} agent-1.lab.winlab.internal agent-1\n" in text
-    # a name that it does not know, such as one that a pod searches in the lab's domain, is no failure
+    # a name that it does not know, such as one that a pod searches in the lab's domain, is not a failure
     assert text.endswith("ttl 30\n        fallthrough\n    }\n    forward . /etc/resolv.conf\n}\n# winlab: end\n")
     assert text.count("{") == text.count("}")
     assert step.done()

@@ -1,4 +1,4 @@
-"""A machine whose kernel gave up: the code of its bugcheck is told, as an event and in the failure."""
+"""A machine whose kernel crashed: the code of its bugcheck is reported, as an event and in the failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STOP = {"type": "hyper-v", "arg1": 0x7B, "arg2": -4, "arg3": 0xC0000034, "arg4":
 
 
 class Qemu:
-    """A machine and its monitor: what each processor tells, by its number; None: it has nothing to tell."""
+    """A machine and its monitor: the report of each processor, by its number; None: it has none."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *told: Any, state: int = libvirt.VIR_DOMAIN_CRASHED) -> None:
         self.told = told

@@ -129,7 +129,7 @@ def test_problems_of_the_bridge_are_found(
 
 @pytest.mark.parametrize(("uid", "cure"), [(None, "winlab destroy"), (0, "--lab NAME"), (1234567, "winlab destroy")])
 def test_a_lab_without_credentials_on_this_host(monkeypatch: pytest.MonkeyPatch, uid: int | None, cure: str) -> None:
-    """Somebody else's is not to be destroyed: one's own gets another name."""
+    """Another user's lab must not be destroyed: your own gets another name."""
     monkeypatch.setattr(account, "uid", lambda: 1234567)
     node = PLAN.nodes[0]
     tag = tags.of(PLAN, node).model_copy(update={"uid": uid})

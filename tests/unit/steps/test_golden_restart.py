@@ -1,4 +1,4 @@
-"""Before sysprep Windows is restarted where something waits for that, and not for ever."""
+"""Before sysprep Windows is restarted where something waits for that, and not forever."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from winlab.steps.payload import Supply
 
 
 class Guest:
-    """A machine that nobody can log in to any more, unless it is told that sysprep does not run in it."""
+    """A machine that accepts no login any more, unless the test says that sysprep does not run in it."""
 
     def __init__(self) -> None:
         self.answers = False
@@ -127,7 +127,7 @@ def create_again(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> tuple[lis
     said: list[str] = []
 
     def remove(lab: str, *_: object) -> list[WinlabError]:
-        assert builder.note.exists()  # else a kill here would leave a half-made machine that counts as good
+        assert builder.note.exists()  # otherwise a kill here would leave a half-made machine that counts as good
         removed.append(lab)
         return []
 

@@ -88,7 +88,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
 
 
 def test_a_paused_machine_is_resumed(machine: Machine) -> None:
-    """winlab was killed while it read evidence off the disk, or somebody paused the machine."""
+    """winlab was killed while it read evidence off the disk, or a user paused the machine."""
     assert machine.step.done()
     machine.domain.suspend()
     assert not machine.step.done()
@@ -180,7 +180,7 @@ def test_a_new_machine_ignores_the_log_of_an_earlier_one(machine: Machine) -> No
 def test_inputs_of_a_first_boot_are_on_disk_before_the_machine_is_made(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """libvirt flushes no upload, and an empty seed is never made anew."""
+    """libvirt flushes no upload, and an empty seed is never recreated."""
     there: list[bool] = []
     conn, name = machine.domain.connect(), machine.node.domain
     monkeypatch.setattr(os, "sync", lambda: there.append(domains.find(conn, name) is not None))
@@ -264,7 +264,7 @@ def test_repair_creates_no_disk(booting: Machine) -> None:
 @pytest.mark.parametrize("log", ["serial.log", "serial.log.0"])
 @pytest.mark.parametrize("last", [b"winlab: phase=ready\r\n", b"winlab: error=it failed\r\n"])
 def test_a_completed_first_boot_is_not_repeated(booting: Machine, log: str, last: bytes) -> None:
-    """winlab was killed before it saw that, or somebody went on by hand; a log may have been rotated since."""
+    """winlab was killed before it saw that, or a user continued manually; a log may have been rotated since then."""
     booting.said[f"lab.controller-1.{log}"] = b"winlab: phase=cloud-init\r\n" + last
     booting.domain.destroy()
     booting.step.run(Quiet())

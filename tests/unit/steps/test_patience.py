@@ -1,4 +1,4 @@
-"""An API server that is busy for a while ends nothing, and what it is asked for does not wait for ever."""
+"""An API server that is busy for a while ends nothing, and a request to it does not wait forever."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Run]:
 
 
 class Kubelet(Kubectl):
-    """It reports something else each time, so many times, and then the same for ever."""
+    """It reports something else each time, so many times, and then the same forever."""
 
     def __init__(self, reports: int) -> None:
         super().__init__(Path("kubectl"), Path("kubeconfig"))

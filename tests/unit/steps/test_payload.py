@@ -62,7 +62,7 @@ class Said:
 
 
 def test_a_lab_without_a_folder_creates_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """``image build`` makes the CD in the name of a lab that nobody has created."""
+    """``image build`` makes the CD in the name of a lab that does not exist."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(domains, "medium", lambda *_: None)
@@ -86,7 +86,7 @@ def test_a_lab_without_a_folder_creates_none(monkeypatch: pytest.MonkeyPatch, tm
 def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A checkout may come with a spec of somebody else, and the host runs its kubectl."""
+    """A checkout may come with another user's spec, and the host runs its kubectl."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(domains, "medium", lambda *_: None)

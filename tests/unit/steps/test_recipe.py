@@ -191,7 +191,7 @@ def test_shared_needs_of_several_labs_are_obtained_once() -> None:
 
 @pytest.mark.parametrize("golden_image", ["true", "false"])
 def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
-    """With the golden image at hand nothing is fetched; machines that are installed by themselves have them fetched."""
+    """With the golden image nothing is fetched; machines that are installed by themselves have them fetched."""
     plan = make("workers.os=windows-2022", f"workers.golden={golden_image}")
     assert ("virtio drivers" in titles(recipe.guests(runs.run(plan)))) is (golden_image == "false")
 
@@ -232,7 +232,7 @@ def test_shared_artifacts_are_obtained_once_for_all_labs() -> None:
 
 
 def test_a_recipe_that_lacks_a_part_is_refused() -> None:
-    """The nodes' clones stand on an image that nobody brings."""
+    """The nodes' clones need an image that no step provides."""
     with pytest.raises(SequenceError, match=r"'disk node-1' waits for the state image \(base-windows-rehearsal-golden"):
         compose(recipe.guests(runs.run(make(REHEARSAL))))
 

@@ -1,4 +1,4 @@
-"""The serial port's log is read piece by piece, and tells the same as if it were read whole."""
+"""The serial port's log is read piece by piece, with the same result as if it were read whole."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_panic_counts_as_long_as_it_is_the_last_output(port: Port, after: byte
 
 
 def test_a_rotated_log_is_read_from_its_beginning(port: Port) -> None:
-    """virtlogd goes on with another file when one is full."""
+    """virtlogd continues with another file when one is full."""
     pool, log, clock = port
     hear(port, b"winlab: phase=specialize\r\n" * 10)
     pool.log = b"winlab: phase=ready\r\n"

@@ -1,4 +1,4 @@
-"""The titles of steps, which tell users what is done."""
+"""The titles of steps, which show users what is done."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_local_file_whose_size_says_nothing(content: bytes, tmp_path: Path, mo
 
 
 class Fractions:
-    """How much of it is done, as it was told."""
+    """The progress, as it was reported."""
 
     def __init__(self) -> None:
         self.every: list[float | None] = []

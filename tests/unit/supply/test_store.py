@@ -154,7 +154,7 @@ def test_a_workspace_with_a_name_begins_empty(kept: Store[Item]) -> None:
 def test_leftovers_of_a_killed_winlab_are_swept_and_nothing_else(kept: Store[Item]) -> None:
     with kept.workspace() as alive, kept.workspace(KEY) as named:
         (alive / "x").write_text("x")
-        for name in ("dead", OTHER):  # nobody holds their locks
+        for name in ("dead", OTHER):  # no one holds their locks
             (kept.root / "staging" / name).mkdir()
             (kept.root / "staging" / name / "y").write_text("y")
         with kept.workspace() as work:
@@ -318,7 +318,7 @@ def test_a_store_that_can_t_be_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["", ".", "..", "../../x", "/x", "a/b", "a\n"])
 def test_a_key_does_not_lead_out_of_the_store(kept: Store[Item], key: str) -> None:
-    """It may come from a file that somebody else made."""
+    """It may come from another user's file."""
     for act in (kept.lookup, kept.remove, lambda key: make(kept, key), lambda key: kept.unfinished(key, "x")):
         with pytest.raises(UsageError, match="no key"):
             act(key)

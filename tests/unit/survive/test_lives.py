@@ -1,4 +1,4 @@
-"""What the harness makes of what commands did: here they are only told, none is run."""
+"""How the harness judges commands: here their results are given, none is run."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_life_continues_until_the_lab_is_ready(stage: Played) -> None:
     seen = kills(stage)
     assert [seen[NETWORK_END].after, seen[BOOT_MIDDLE].after] == ["killed", "ready"]
     assert all(kill.is_well for kill in seen.values())
-    # two seconds until the next command was there again; four, since boot n took not even its usual time
+    # two seconds until the next command was there again; four, because boot n took not even its usual time
     assert [seen[NETWORK_END].lost, seen[BOOT_MIDDLE].lost] == [2.0, 4.0]
     assert stage.record.wholes()[0].commands == 3
 

@@ -1,4 +1,4 @@
-"""What was seen is kept line by line, so that an interrupted matrix carries on; and the table of it."""
+"""Results are kept line by line, so that an interrupted matrix resumes; and their table."""
 
 from __future__ import annotations
 

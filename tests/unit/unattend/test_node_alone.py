@@ -57,7 +57,7 @@ def test_a_settled_status_is_that_after_the_change(guest: Guest, monkeypatch: py
 
 @contextmanager
 def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The standard output of a script whose winlab was killed: a pipe that nobody reads."""
+    """The standard output of a script whose winlab was killed: a pipe without a reader."""
     reader, writer = os.pipe()
     os.close(reader)
     pipe = os.fdopen(writer, "w")

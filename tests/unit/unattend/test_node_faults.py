@@ -63,7 +63,7 @@ def test_packets_are_lost_and_delayed_now_and_after_a_restart(guest: Guest) -> N
     assert "faults.sh" in (guest.root / UNIT).read_text()
     assert guest.asked[-1] == f"sh /{SCRIPT}"
     assert not guest.do(links=[LINK])
-    assert guest.asked[-1] == f"sh /{SCRIPT}"  # once more: whoever was killed before it did not get there
+    assert guest.asked[-1] == f"sh /{SCRIPT}"  # again: a run that was killed before it did not get there
 
 
 @pytest.mark.parametrize("loss", [100, 99.999])
@@ -144,10 +144,10 @@ def test_a_file_takes_the_space_and_adapts_to_others(guest: Guest, monkeypatch: 
     node = Node(guest.root, guest)
     faults._fill(node, 50 << 20)
     assert disk.room - disk.size == 50 << 20
-    disk.room -= 20 << 20  # somebody writes
+    disk.room -= 20 << 20  # another process writes
     faults._fill(node, 50 << 20)
     assert disk.room - disk.size == 50 << 20
-    disk.room += 80 << 20  # somebody removes
+    disk.room += 80 << 20  # another process removes
     faults._fill(node, 50 << 20)
     assert disk.room - disk.size == 50 << 20
 

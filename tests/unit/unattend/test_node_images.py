@@ -68,7 +68,7 @@ def test_images_of_this_boot_stay_and_may_still_not_be_on_disk(guest: Guest) -> 
 
 
 def test_a_note_of_images_that_are_all_present_is_removed(guest: Guest) -> None:
-    """Else the next start would take them for half unpacked."""
+    """Otherwise the next start would take them for half unpacked."""
     archive(guest.cd / "images/pause.tar", {"registry.k8s.io/pause:3.10.2": "sha256:aa"})
     guest.node().keep("importing", {"boot": "b1", "digests": ["sha256:aa"]})
     guest.runner.answers["ctr -n k8s.io images ls"] = (0, LISTED)

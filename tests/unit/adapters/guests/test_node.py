@@ -27,7 +27,7 @@ def tag(system: str) -> Tag:
 
 
 def fresh(result: type[contract.CallResult], **changed: Any) -> dict[str, Any]:
-    """What a script of a fresh guest tells, but for some fields."""
+    """The result of a script of a fresh guest, with some fields changed."""
     return {**answers.FRESH[result], **changed}
 
 

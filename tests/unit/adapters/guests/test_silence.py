@@ -1,4 +1,4 @@
-"""A script that says nothing is told each minute, and not waited for without end: pywinrm's protocol is played."""
+"""A silent script is reported every minute, and eventually given up: with a fake of pywinrm's protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FOUND: Answer = (b"E:\r\n", b"", 0, True)
 
 
 class Protocol:
-    """A guest's WinRM: a script says nothing for as long as anybody asks. ``says`` is what it prints, by seconds."""
+    """A guest's WinRM: a script stays silent however often it is polled. ``says`` is what it prints, by seconds."""
 
     def __init__(self, clock: runs.Clock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""ssh to a node that goes away, falls silent, or prints without end. The server is paramiko's, on a pair of sockets."""
+"""ssh to a node that goes away, falls silent, or prints endlessly. The server is paramiko's, on a pair of sockets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Play = Callable[[paramiko.Channel, "Sshd"], None]
 
 
 class Sshd(paramiko.ServerInterface):
-    """A node's ssh server. *play* answers each command."""
+    """A node's ssh server. ``play`` answers each command."""
 
     def __init__(self, host_key: paramiko.PKey, play: Play) -> None:
         self.here, there = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Ways into a node: where WinRM is deaf, ssh; where nothing answers, the guest agent tells why."""
+"""Ways into a node: where WinRM is unresponsive, ssh; where nothing answers, the guest agent reports why."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_an_interrupt_ends_it_within_seconds(monkeypatch: pytest.MonkeyPatch, an
         guest.close()
     assert time.monotonic() - begun < 4
     protocol: Protocol = guest._protocol
-    # a guest that answers is told to end the command; one that does not is left alone
+    # a guest that answers is asked to end the command; one that does not is left alone
     assert ("cleanup 20" in protocol.asked, "close" in protocol.asked) == (answers > 0, answers > 0)
     protocol.over.set()
 

@@ -1,4 +1,4 @@
-"""Bootstrap tokens, and the facts of a cluster made elsewhere."""
+"""Bootstrap tokens, and the facts of an external cluster."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_unsuitable_clusters(server: str, cidr: str, name: str, minor: int, says
 @pytest.mark.parametrize(
     ("advertised", "server"),
     [
-        ("https://192.0.2.10:6443", "203.0.113.5:6443"),  # kubeadm goes on with the address
+        ("https://192.0.2.10:6443", "203.0.113.5:6443"),  # kubeadm continues with the address
         ("https://cp.example:6443", "203.0.113.5:7443"),  # DNS says nothing of ports
         ("https://cp.example:6443", "other.example:6443"),
         ("https://localhost:6443", "203.0.113.5:6443"),

@@ -1,4 +1,4 @@
-"""What kubectl is given: no proxy for a lab's own cluster. What it may do: not print without end."""
+"""What kubectl is given: no proxy for a lab's own cluster. What it may do: not print endlessly."""
 
 from __future__ import annotations
 

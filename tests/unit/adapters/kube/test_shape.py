@@ -1,4 +1,4 @@
-"""What an API server may send, and what is refused before anybody reads it."""
+"""What an API server may send, and what is refused before it is used."""
 
 from __future__ import annotations
 

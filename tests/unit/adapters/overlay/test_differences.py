@@ -14,11 +14,11 @@ from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.overlay.rows import LabRows, Row
 from winlab.design.render.topology import topology
 
-FOREIGN: dict[str, str] = {}  # external_ids of whoever is not winlab
+FOREIGN: dict[str, str] = {}  # external_ids of other tools
 
 
 class Stored:
-    """A lab's rows as a database has them: each once, whoever refers to it."""
+    """A lab's rows as a database has them: each once, even if several rows refer to it."""
 
     def __init__(self, wanted: LabRows) -> None:
         self.wanted = wanted

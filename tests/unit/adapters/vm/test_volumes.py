@@ -237,7 +237,7 @@ def test_leftovers_of_a_killed_winlab_are_taken_over_at_once(
 
 
 def test_a_stopped_winlab_is_waited_for(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
-    """Its upload stands still for longer than anybody would wait; it may go on at any time."""
+    """Its upload stands still for longer than anyone would wait; it may resume at any time."""
     host.put(NAME, b"half")
     host.put(NAME + CLAIM, locks.signature().encode())
 
@@ -266,7 +266,7 @@ def test_without_a_claim_of_this_host_growth_decides(
 
 
 def test_a_volume_without_our_claim_is_not_marked(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
-    """The claim went while this winlab uploaded: somebody deleted it, and may have replaced the volume."""
+    """The claim vanished while this winlab uploaded: someone deleted it, and may have replaced the volume."""
     lost: list[bool] = []
 
     def lose() -> None:

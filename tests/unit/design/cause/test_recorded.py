@@ -73,7 +73,7 @@ def _with_until(clue: Clue) -> list[Clue]:
 
 
 def test_no_pattern_takes_long() -> None:
-    """Whoever writes a log must not keep winlab busy: repetitions have a limit."""
+    """The author of a log must not keep winlab busy: repetitions have a limit."""
     for clue in (each for cause in CAUSES for one in cause.clues for each in _with_until(one)):
         assert clue.word == clue.word.lower()
         assert clue.word.isascii()
@@ -122,7 +122,7 @@ OWN = (
 
 @pytest.mark.parametrize("word", OWN)
 def test_the_words_of_winlab_are_up_to_date(word: str) -> None:
-    """Whoever changes a message changes the clue, too."""
+    """Anyone who changes a message changes the clue, too."""
     assert any(clue.word.startswith(word) for cause in CAUSES for one in cause.clues for clue in _with_until(one)), word
     root = Path(__file__).parents[4]
     folders = ("winlab", "unattend/windows", "standin/winlab_standin/guest")

@@ -17,7 +17,7 @@ KEEP_CNI = "network.cni=calico-vxlan"
 
 
 def planned(source: str = "1-1-1", *given: str, standing: tuple[Plan, ...] = ()) -> Plan:
-    wanted = spec.load(source, ("kubernetes.version=1.36", *given))  # else it follows the workers and the profile
+    wanted = spec.load(source, ("kubernetes.version=1.36", *given))  # otherwise it follows the workers and the profile
     return making.make(wanted, "lab", plans.TCG, plans.stock(wanted), None, standing)
 
 

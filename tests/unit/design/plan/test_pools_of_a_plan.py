@@ -133,7 +133,7 @@ def test_a_builder_can_go_to_every_block_that_its_lab_leaves_free() -> None:
     first, *further = golden.elsewhere(plan, builder)
     assert first == builder
     found = [blocks(facts.external_cidr, one.external_addresses) for one in (first, *further)]
-    assert sorted(found) == [[number] for number in (1, 2, *range(5, 15))]  # 0 and 15 are nobody's
+    assert sorted(found) == [[number] for number in (1, 2, *range(5, 15))]  # 0 and 15 are unused
     for one in further:
         assert one.lab == builder.lab
         assert one.nodes[0].model_copy(update={"floating": ""}) == builder.nodes[0].model_copy(update={"floating": ""})

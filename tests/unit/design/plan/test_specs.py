@@ -13,7 +13,7 @@ from winlab.design.render import folder
 from winlab.design.render.templates import expand
 from winlab.errors import UsageError
 
-CALICO = "first-run-golden"  # the one that asks for a network which nothing plays
+CALICO = "first-run-golden"  # the one that asks for a network which nothing simulates
 
 
 def plan(name: str, *changes: str, rehearse: bool) -> Plan:
@@ -36,7 +36,7 @@ def test_a_spec_is_planned_and_rendered(name: str, rehearse: bool) -> None:
 
 
 def test_the_steps_of_the_first_run_are_what_its_document_says() -> None:
-    """A worker that needs no driver of ours; then one that does; then clones with Calico, which nothing plays."""
+    """A worker that needs no driver of ours; then one that does; then clones with Calico, which nothing simulates."""
     first, virtio, golden = (plan(f"first-run{one}", rehearse=False) for one in ("", "-virtio", "-golden"))
     (node,), (other,) = first.windows_nodes(), virtio.windows_nodes()
     assert (node.bus, node.nic, node.windows.drivers, node.windows.golden) == ("sata", "e1000e", None, None)

@@ -206,7 +206,7 @@ def test_password_encoding_is_reversible(password: str) -> None:
     try:
         password.encode("utf-16-le")
     except UnicodeEncodeError:
-        return  # half a surrogate pair is no text
+        return  # half a surrogate pair is not text
     assert base64.b64decode(unattend_password(password, "Password")).decode("utf-16-le") == password + "Password"
 
 

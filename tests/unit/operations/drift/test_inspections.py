@@ -1,4 +1,4 @@
-"""What inspections tell of a standing lab: nothing while it is as planned, and each thing that is not."""
+"""What inspections report of an existing lab: nothing while it is as planned, and each difference."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_rows(lab: Standing) -> None:
     for one in findings:
         if one.mend is not None:
             one.mend(Quiet())
-    assert lab.overlay.mended == 1  # one change mends all of them
+    assert lab.overlay.mended == 1  # one change repairs all of them
     assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
 
 
@@ -170,7 +170,7 @@ def test_daemons_that_do_not_follow(lab: Standing) -> None:
 def test_the_bridge(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int, trouble: str, mendable: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     lab.bridge = trouble
-    lab.guests["node-1"].answers = False  # nobody is asked who can't be reached
+    lab.guests["node-1"].answers = False  # an unreachable guest is not asked
     assert told(lab.drifts()) == [("", "bridge br-winlab", "172.31.240.1/20", trouble, mendable)]
     assert mendable or "sudo winlab host setup" in lab.drifts()[0].action
     monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # another host's bridge can't be seen
@@ -197,7 +197,7 @@ def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch
     lab.change("node-1", f'<mac address="{node.mac}"/>', f'<mac address="{node.mac}"/><target dev="vnet7"/>', live=True)
     drift = only(lab.findings()).drift
     assert (drift.node, drift.actual, drift.mendable) == ("node-1", "not bound", True)
-    lab.plugged[node.port] = "vnet7"  # it is there, so plugging it in is no cure
+    lab.plugged[node.port] = "vnet7"  # it exists, so plugging it in does not help
     assert not lab.drifts()[0].mendable
     lab.states[node.domain] = "off"  # its port is gone with it
     assert [one.what for one in lab.drifts()] == ["state"]
@@ -426,7 +426,7 @@ def test_a_disk_that_was_detached_comes_back(lab: Standing) -> None:
 
 
 def test_clocks(lab: Standing) -> None:
-    """A clock that nobody sets may be a little wrong, and a fault on purpose is none."""
+    """A clock that is never set may be a little wrong, and an injected fault is not drift."""
     lab.guests["controller-1"].ahead, lab.guests["node-1"].ahead = 20.0, -3600.0
     (finding,) = lab.findings()
     assert told([finding.drift]) == [("node-1", "clock", "as the host's", "3600 s behind", True)]
@@ -498,7 +498,7 @@ def test_a_guest_that_does_not_answer(lab: Standing) -> None:
     lab.guests["node-1"].answers = False
     assert only(lab.findings()).steps == (BOOTED, DRIVE_FREE)
     lab.folder.kubectl.unlink()
-    assert [one.what for one in lab.drifts()] == ["kubectl", "login"]  # which is no reason
+    assert [one.what for one in lab.drifts()] == ["kubectl", "login"]  # which is not the reason
     lab.folder.kubectl.symlink_to(lab.folder.kubeconfig)
     lab.overlay.differs = [Difference("NAT x", "there", "")]  # it may be why
     assert [one.what for one in lab.drifts()] == ["NAT x"]

@@ -1,4 +1,4 @@
-"""repair: it looks, mends, looks again; and runs no more of create's steps than what differs needs."""
+"""repair: it inspects, repairs, inspects again; and runs only those of create's steps that the differences need."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from winlab.steps.states import API, BOOTED, IMAGE, MEMBER, PREPARED, READY, ROU
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
-    """A lab that can be repaired: its machines start when they are told to."""
+    """A lab that can be repaired: its machines start on request."""
     made = standing.stand(monkeypatch, tmp_path)
     wanted = plans.spec.load("1-1-1")
     recorded.write(made.folder, Proposal(wanted, made.plan, plans.stock(wanted)))
@@ -59,7 +59,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
 
 
 def run(node: str = "", **options: Any) -> dict[str, bool]:
-    """Repair, or check; what differed, and whether it was mended."""
+    """Repair, or check; the differences, and whether each was repaired."""
     drifts = repair.repair("lab", Site(), ignore, node=node, **options)
     return {f"{one.node} {one.what}".strip(): one.mended for one in drifts}
 
@@ -83,7 +83,7 @@ def test_drift_hidden_behind_other_drift_is_repaired_too(lab: Standing) -> None:
     lab.states["winlab-lab-node-1"] = "paused"
     lab.guests["node-1"].services["kubelet"] = "stopped"
     assert run() == {"NAT x": True, "NAT y": False, "node-1 state": True, "node-1 kubelet": True}
-    assert run() == {"NAT y": False}  # what nobody of winlab made is still there
+    assert run() == {"NAT y": False}  # a row that winlab did not make is still there
 
 
 def test_a_changed_file_is_restored_by_the_step_that_writes_it(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     titles = [step.title for step in chosen]
     assert titles.index("start node-1") < titles.index("boot node-1")
     for step in chosen[1:]:
-        assert chosen[0].reaches in step.needs  # what create has no step for is mended first
+        assert chosen[0].reaches in step.needs  # differences without a step of create are repaired first
 
 
 @pytest.mark.parametrize("kind", [STARTED, MEMBER])

@@ -1,4 +1,4 @@
-"""Stopping, starting, suspending and resuming machines; the guests are played."""
+"""Stopping, starting, suspending and resuming machines; the guests are fakes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_an_emulated_kernel_that_panics_is_reset(played: Played, monkeypatch: py
     answer.step(played.subject(LINUX)).run(Quiet())
     assert resets == []
     played.problem = lambda: answer.UnreachableError("gone")
-    with pytest.raises(GuestError, match="panicked"):  # with KVM that is no fault of the emulator's
+    with pytest.raises(GuestError, match="panicked"):  # with KVM that is not a fault of the emulator
         answer.step(played.subject(LINUX)).run(Quiet())
     played.lab = sites.lab("lab", sites.hypervisor(played.conn, played.pool, facts=plans.TCG.machine))
     answer.step(played.subject(LINUX)).run(Quiet())

@@ -36,7 +36,7 @@ class Voice(Quiet):
 
 
 class Node:
-    """A node that answers scripts with these errors first; its status tells these endpoints, one after the other."""
+    """A node that answers scripts with these errors first; its status shows these endpoints, one after the other."""
 
     def __init__(self, *errors: Exception, endpoints: list[list[str] | Exception | None] | None = None) -> None:
         self.tag = SimpleNamespace(node="node-1")
@@ -95,7 +95,7 @@ Pods = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def proxy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Node], tuple[Step, list[Any]]]:
-    """The step of kube-proxy, and what the API server tells of the node's pods: a list that the test fills."""
+    """The step of kube-proxy, and the API server's list of the node's pods, which the test fills."""
 
     def made(node: Node) -> tuple[Step, list[Any]]:
         own = NodeNetwork("node-1", "windows", "10.77.0.12", "10.244.1.0/24")

@@ -1,4 +1,4 @@
-"""Windows' logs off the disk of a clone: read without root, from a copy of the base; what is missing is told."""
+"""Windows' logs off the disk of a clone: read without root, from a copy of the base; what is missing is reported."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_missing_evidence_is_reported(
     assert any(line.startswith("the logs on the disk can't be read: ") for line in said)
     assert logs == ["serial"]
     assert (folder / "serial.log").exists()
-    # what was missing then and is there now is not told any more
+    # what was missing then and exists now is no longer reported
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(offline, "run", Programs())
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))

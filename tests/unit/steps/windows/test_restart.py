@@ -1,4 +1,4 @@
-"""Windows is restarted also where somebody is logged on, and where its answer is cut off."""
+"""Windows is restarted even if a user is logged on, or its answer is cut off."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Node:
 
     def execute(self, command: list[str]) -> str:
         (line,) = command
-        assert {"/r", "/f"} <= set(line.split())  # else error 1191 while Administrator is logged on
+        assert {"/r", "/f"} <= set(line.split())  # otherwise error 1191 while Administrator is logged on
         self.starts += 1
         if self.error is not None:
             raise self.error

@@ -1,4 +1,4 @@
-"""What is kept and told when Setup comes to a stop: screens compared, partitions of a disk that logs are read off."""
+"""What is kept and reported when Setup comes to a stop: screens compared, partitions of a disk with logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WinRM becomes deaf in the middle of create: winlab says so, and goes on by ssh; without that, the agent tells why."""
+"""WinRM stops responding during create: winlab reports it and falls back to ssh, or the agent says why not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from winlab.steps.windows import node as windows_node
 
 
 class Lab:
-    """A node whose steps run over real logins to a played Windows."""
+    """A node whose steps run over real logins to a fake Windows."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path) -> None:
         monkeypatch.setenv("WINLAB_STATE", str(state))

@@ -76,7 +76,7 @@ def test_own_builds_take_the_place_of_the_sources(tmp_path: Path) -> None:
 
 
 def test_one_that_runs_in_an_image_is_put_over_it(tmp_path: Path) -> None:
-    """Linux' kube-proxy: all else of the source's image stays as it is."""
+    """Linux' kube-proxy: the rest of the source's image stays as it is."""
     mine = program(tmp_path / "kube-proxy", ELF + b"mine")
     source = OverriddenSource(Origin(tmp_path), {PROXY: mine})
     made = source.obtain(PROXY, Quiet())

@@ -115,7 +115,7 @@ def test_a_build_when_no_source_answers() -> None:
 
 
 def test_a_build_that_could_not_start_is_not_a_source() -> None:
-    """Else create would find out when the first guests run already."""
+    """Otherwise create would find out when the first guests are already running."""
 
     def build() -> Build:
         return Build(unready="There is no Go.")
@@ -123,7 +123,7 @@ def test_a_build_that_could_not_start_is_not_a_source() -> None:
     with pytest.raises(NotFoundError, match="No source has everything") as caught:
         choose([KUBELET], pins=PINS, build=build, probe=silent)
     assert "build: There is no Go." in caught.value.why
-    # a lab that has everything is carried on all the same
+    # a lab that has everything resumes all the same
     assert choose([KUBELET], pins=PINS, build=build, settled=True, probe=silent)[0].name == "build"
 
 

@@ -117,7 +117,7 @@ def test_prune_keeps_what_is_named_and_what_is_in_use(root: Path, file: Path) ->
     with store.locked(busy, Quiet(), "x"), store.workspace():
         assert store.prune({KEY}) > 0
         assert [path.name for path in (root / "downloads").iterdir()] == [f"{busy}.x.tgz.part"]
-        assert list(store.tools().iterdir()) != []  # somebody may be building with it
+        assert list(store.tools().iterdir()) != []  # a build may be using it
     assert store.lookup(KEY) == kept
     assert not gone.path.exists()
     store.prune({KEY})
@@ -151,7 +151,7 @@ def test_the_manifest_says_what_when_and_how_long(file: Path) -> None:
 
 
 def test_entries_cached_by_earlier_winlabs_are_kept(root: Path) -> None:
-    """Nobody downloads or builds again because winlab was updated."""
+    """No one downloads or builds again because winlab was updated."""
     folder = root / "files" / KEY
     folder.mkdir(parents=True)
     (folder / "kubelet.exe").write_bytes(b"MZ content")
@@ -170,7 +170,7 @@ def test_a_file_of_the_cache_is_read_whole(tmp_path: Path) -> None:
     (tmp_path / "made").write_bytes(b"kubelet")
     kept = store.keep(KEY, KUBELET, tmp_path / "made", "here")
     assert store.is_whole(kept.path)
-    assert store.is_whole(tmp_path / "made")  # somebody's own
+    assert store.is_whole(tmp_path / "made")  # a file of the user
     for content in (b"kubelat", b"kube"):
         kept.path.chmod(0o600)
         kept.path.write_bytes(content)

@@ -153,7 +153,7 @@ def test_a_damaged_image_is_made_again(builder: FakeBuilder, damage: str) -> Non
 
 
 class Told:
-    """Keeps what was said, and opens a gate when somebody waits."""
+    """Keeps the messages, and opens a gate when someone waits."""
 
     def __init__(self, gate: threading.Event) -> None:
         self.gate = gate
@@ -202,7 +202,7 @@ def test_prune_keeps_what_is_requested_and_what_is_being_made(builder: FakeBuild
 
 
 def test_entries_cached_by_earlier_winlabs_are_kept(root: Path) -> None:
-    """Nobody downloads or builds again because winlab was updated."""
+    """No one downloads or builds again because winlab was updated."""
     recipe = published()
     folder = root / "images" / cache.key(recipe)
     folder.mkdir(parents=True)

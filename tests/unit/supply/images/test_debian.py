@@ -1,4 +1,4 @@
-"""What the Debian builder asks of mmdebstrap, and the disk that it makes, as far as that can be told without them."""
+"""What the Debian builder asks of mmdebstrap, and the disk that it makes, as far as that can be known without them."""
 
 from __future__ import annotations
 

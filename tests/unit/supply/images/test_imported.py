@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 
 
 def packed(path: Path, content: bytes, name: str, key: str, **changes: Any) -> Path:
-    """A file such as 'image export' writes, with what somebody wants to be believed."""
+    """A file such as 'image export' writes, with claims that may be false."""
     recipe = recipes.get(name)
     manifest = {
         "file": f"image.{recipe.format}",
@@ -92,7 +92,7 @@ def test_drivers_of_the_user_do_not_replace_the_published_ones(tmp_path: Path) -
 
 
 def test_a_built_image_says_that_it_was_imported(tmp_path: Path) -> None:
-    """Its key is a digest of inputs; only whoever built it knows what is in it."""
+    """Its key is a digest of inputs; only its builder knows its content."""
     recipe = recipes.get("debian-13")
     file = packed(tmp_path / "x.tar", DISK, "debian-13", cache.key(recipe), packages={"apt": "3.0.3"})
     brought = bring(file)

@@ -104,7 +104,7 @@ def test_without_libvirt_the_cache_s_copy_is_removed() -> None:
     keep(make(REHEARSAL))
     freed, left = prune.remove(library.find("windows-rehearsal"), Site())
     assert freed > 0
-    assert left  # is told
+    assert left  # is reported
     assert library.items() == []
 
 
@@ -144,7 +144,7 @@ def test_an_evaluation_that_ends_soon_is_reported(days: int | None, told: int) -
     events: list[Event] = []
     with pytest.raises(Passed):
         creating.create(Proposal(Spec(), plan, Stock()), Site(), events.append)
-    first = ("KVM", "In the rehearsal")  # which create tells of first
+    first = ("KVM", "In the rehearsal")  # which create reports first
     events = [one for one in events if not any(words in str(one) for words in first)]
     assert [f"expires in {days} days" in one.text for one in events if isinstance(one, Note)] == [True] * told
     assert len(events) == told
@@ -169,7 +169,7 @@ def golden_key(plan: Plan) -> str | None:
     return windows.golden
 
 
-SATA = "workers.bus=sata"  # else media of one's own differ by their drivers, too
+SATA = "workers.bus=sata"  # otherwise media of the user differ by their drivers, too
 
 
 def iso(folder: Path, text: str) -> Path:
@@ -179,7 +179,7 @@ def iso(folder: Path, text: str) -> Path:
 
 
 def test_without_a_medium_an_image_from_any_medium_will_do(tmp_path: Path) -> None:
-    """The newest, if only the medium tells it from what the plan asks for."""
+    """The newest, if only the medium distinguishes it from what the plan asks for."""
     default = golden_key(make(WINDOWS, SATA))
     wanted = (WINDOWS, SATA, "workers.product_key=AAAAA-BBBBB-CCCCC-DDDDD-EEEEE")
     for age, name, others in ((3, "old", ()), (2, "new", ()), (1, "bios", ("workers.firmware=bios",))):

@@ -36,7 +36,7 @@ def test_a_link_out_of_the_folder_is_refused_unless_it_leads_where_the_spec_may_
     with pytest.raises(UsageError, match="link out of the folder") as caught:
         stock.take(load(folder, "workers: {files: c-drive}"))
     assert str(folder.parent / "private") in caught.value.cure
-    with pytest.raises(UsageError, match="link out of the folder"):  # a folder that the user names is no other case
+    with pytest.raises(UsageError, match="link out of the folder"):  # the same for a folder that the user names
         stock.take(spec.load("1-1-1", [f"workers.files={folder}/c-drive"]))
     stock.take(load(folder, "workers: {files: c-drive}", folder.parent / "private"))
 

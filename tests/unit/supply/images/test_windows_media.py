@@ -118,7 +118,7 @@ def test_plan_says_that_it_assumes_the_evaluation(medium: Path) -> None:
 
 
 def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:
-    """Media of one's own get them only if asked for, whatever the cache has: the plan does not depend on it."""
+    """Media of the user get them only if asked for, whatever the cache has: the plan does not depend on it."""
 
     def windows(*changes: str) -> WindowsNode:
         (node,) = plans.make(plans.KVM, "1-1-1", *changes).windows_nodes()

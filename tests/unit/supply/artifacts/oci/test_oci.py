@@ -321,7 +321,7 @@ def test_indexes_that_multiply_are_refused(archive: Path, tmp_path: Path) -> Non
 
 
 def test_an_index_that_leads_to_itself_is_refused(archive: Path, tmp_path: Path) -> None:
-    """Its name is no SHA-256, so that nothing compares it."""
+    """Its name is not a SHA-256, so that nothing compares it."""
     files = read(archive)
     entry = {"digest": "md5:x", "mediaType": oci.INDEXES[0]}
     files["index.json"] = files["blobs/md5/x"] = json.dumps({"manifests": [entry]}).encode()

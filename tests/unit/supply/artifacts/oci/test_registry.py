@@ -216,7 +216,7 @@ def test_a_token_stays_with_its_registry(server: Registry, tmp_path: Path) -> No
 
 
 def test_a_token_is_for_no_host_that_a_manifest_names(server: Registry, tmp_path: Path) -> None:
-    """Whoever made the image wrote it; that host may ask for a login, too, and gets none."""
+    """The author of the image wrote it; that host may ask for a login, too, and gets none."""
     elsewhere = "https://evil.example/layer"
     foreign = {"mediaType": "l", "digest": digest(b"base"), "size": 4, "urls": [elsewhere]}
     server.image("1", layers=[foreign])
@@ -286,7 +286,7 @@ def test_one_server_is_scheme_host_and_port(one: str, other: str, same: bool) ->
         ({}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Basic realm="x"'}, httpx.Response(200, json={"token": "x"}), "refuses"),
         ({"www-authenticate": 'Bearer realm="file:///etc/passwd"'}, httpx.Response(200, json={}), "refuses"),
-        # of a header without end only the beginning is read: matching all of it took seconds
+        # of an endless header only the beginning is read: matching all of it took seconds
         (
             {"www-authenticate": "Bearer " + "a" * 5000 + ' realm="https://auth.example/t"'},
             httpx.Response(200, json={"token": "x"}),
