@@ -91,20 +91,20 @@ def test_plugins_for_windows_are_programs_of_windows(built: dict[Program, Obtain
         assert content[header : header + 6] == b"PE\0\0\x64\x86"  # for amd64: Microsoft's "PE Format"
 
 
-def test_the_second_time_all_is_there(built: dict[Program, Obtained]) -> None:
+def test_a_second_build_uses_the_cache(built: dict[Program, Obtained]) -> None:
     said = Said()
     again = BuildSource("v1.36.3").obtain_all(list(built), said)
     assert again == list(built.values())
     assert said.lines == []  # nothing was compiled
 
 
-def test_the_same_bytes_come_out_again(built: dict[Program, Obtained], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_are_reproducible(built: dict[Program, Obtained], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_CACHE", f"{os.environ['WINLAB_CACHE']}/again")
     again = BuildSource("v1.36.3").obtain_all([LINUX[0], WINDOWS[0], PAUSE], Quiet())
     assert [one.sha256 for one in again] == [built[one].sha256 for one in (LINUX[0], WINDOWS[0], PAUSE)]
 
 
-def test_a_patched_checkout_is_what_gets_built(built: dict[Program, Obtained], tmp_path: Path) -> None:
+def test_a_patched_checkout_is_built(built: dict[Program, Obtained], tmp_path: Path) -> None:
     go = toolchain.here()[0].program
     checkout = tmp_path / "plugins"
     modules = Path(output(go, "env", "GOMODCACHE").strip())
@@ -173,7 +173,7 @@ def test_debian_packages_work_in_an_image(tmp_path: Path) -> None:
     assert "(nf_tables)" in output("chroot", root, "/usr/sbin/iptables", "--version")
 
 
-def test_go_comes_from_pypi_where_the_machine_has_none(
+def test_go_comes_from_pypi_if_the_host_has_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, built: dict[ContainerImage, Obtained]
 ) -> None:
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))

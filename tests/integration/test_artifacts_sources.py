@@ -175,7 +175,7 @@ def test_an_altered_layer_in_the_registrys_store(program: Path, certificate: Cer
     assert "its digest is" in caught.value.why
 
 
-def test_a_registry_that_wants_tokens(filled: Any, program: Path, certificate: Certificate, tmp_path: Path) -> None:
+def test_a_registry_that_requires_tokens(filled: Any, program: Path, certificate: Certificate, tmp_path: Path) -> None:
     with tokens(certificate) as (port, scopes):
         auth = {
             "token": {
@@ -188,7 +188,7 @@ def test_a_registry_that_wants_tokens(filled: Any, program: Path, certificate: C
     assert scopes == ["repository:pause:pull"]  # once: the token is kept
 
 
-def test_a_registry_that_wants_a_user(program: Path, filled: Any, certificate: Certificate, tmp_path: Path) -> None:
+def test_a_registry_that_requires_a_user(program: Path, filled: Any, certificate: Certificate, tmp_path: Path) -> None:
     (tmp_path / "users").write_text("")
     auth = {"htpasswd": {"realm": "tests", "path": str(tmp_path / "users")}}
     with (
@@ -427,7 +427,7 @@ def test_a_registry_that_is_busy_and_then_cuts(site: type[Site], tmp_path: Path)
 # --- choice, and a bundle of all that ---
 
 
-def test_the_choice_sees_who_answers(site: type[Site]) -> None:
+def test_the_choice_knows_which_source_answers(site: type[Site]) -> None:
     def no_build() -> Any:
         raise UsageError("There is no Go.")
 

@@ -102,7 +102,7 @@ def test_they_are_not_nodes(lab: Winlab) -> None:
     assert sorted(names) == ["node/controller-1", "node/node-1"]
 
 
-def test_nothing_of_kubernetes_is_on_them(lab: Winlab) -> None:
+def test_they_have_nothing_of_kubernetes(lab: Winlab) -> None:
     found = lab.ok("exec", "agent-1", *ON, "--", "ls /usr/bin/kubelet /usr/local/bin/kubelet 2>/dev/null; hostname")
     assert found.split() == ["agent-1"]
     assert "kubelet" not in lab("exec", "build-1", *ON, "--", r"dir /b C:\k").stdout

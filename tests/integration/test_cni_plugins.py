@@ -236,7 +236,7 @@ def test_a_pod_reaches_itself_by_a_published_port(world: World) -> None:
     assert world.ask("a1", "tcp", world.nodes["a"].address, 18080)  # needs hairpinMode
 
 
-def test_the_routes_are_what_joins_the_nodes(world: World) -> None:
+def test_only_the_routes_connect_the_nodes(world: World) -> None:
     """So that the tests above could fail: without the profile's routes the other node's pods are out of reach."""
     nodes = list(world.nodes.values())
     taken = [("r", route) for route in world.profile.router_routes(world.network, nodes)]
@@ -252,7 +252,7 @@ def test_the_routes_are_what_joins_the_nodes(world: World) -> None:
             run(["ip", "-n", world.ns(name), "route", "add", route.cidr, "via", route.via])
 
 
-def test_deleting_a_pod_leaves_nothing_of_it(world: World) -> None:
+def test_deleting_a_pod_leaves_nothing(world: World) -> None:
     address = world.addresses["a2"]
     assert (world.folder / "a" / "winlab" / address).exists()
     world.chain("DEL", "a2")

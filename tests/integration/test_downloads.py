@@ -241,7 +241,7 @@ def test_a_file_that_changed_meanwhile_is_downloaded_again(fetch: Try, site: Sit
 
 
 @pytest.mark.parametrize("etag", ["", 'W/"weak"'])
-def test_a_part_that_does_not_fit_is_noticed_without_etag(fetch: Try, site: Site, etag: str) -> None:
+def test_a_part_of_another_file_is_noticed_without_etag(fetch: Try, site: Site, etag: str) -> None:
     """No validator: the server can't notice that our part is of another file. The digest does."""
     site.etag = etag
     fetch.part.write_bytes(b"\0" * HALF)
@@ -253,7 +253,7 @@ def test_a_part_that_does_not_fit_is_noticed_without_etag(fetch: Try, site: Site
 
 
 @pytest.mark.parametrize("extra", [0, 10])
-def test_a_part_that_is_whole_or_too_long(fetch: Try, site: Site, extra: int) -> None:
+def test_a_part_that_is_complete_or_too_long(fetch: Try, site: Site, extra: int) -> None:
     fetch.part.write_bytes(CONTENT + b"\0" * extra)
     notes = fetch.part.with_name(fetch.part.name + ".json")
     notes.write_text(f'{{"url": "http://127.0.0.1:{site.port}/image.img", "validator": ""}}')
@@ -287,7 +287,7 @@ def test_the_wrong_file(fetch: Try, site: Site) -> None:
     assert len(site.asked) == 1
 
 
-def test_the_wrong_size_is_noticed_before_anything_comes(fetch: Try, site: Site) -> None:
+def test_a_wrong_size_is_noticed_before_the_download(fetch: Try, site: Site) -> None:
     fetch.size = len(CONTENT) + 1
     with pytest.raises(TransferError, match="wrong size"):
         fetch()

@@ -444,7 +444,7 @@ def test_completion_offers_names(labs: Labs, winlab: Winlab, words: list[str], o
     assert offered <= set(done.stdout.split())
 
 
-def test_another_account_is_told_at_once(labs: Labs, member: Winlab) -> None:
+def test_another_account_is_refused_at_once(labs: Labs, member: Winlab) -> None:
     done = member("create", *labs.spec_a, "--lab", LAB_A)
     assert done.returncode == 6
     assert "this account has no credentials" in done.stderr

@@ -91,7 +91,7 @@ def test_every_row_carries_the_lab_s_tag(database: Database, northbound: Northbo
         assert sorted(nodes) == sorted(node.name for node in plan.nodes)
 
 
-def test_a_lab_s_switch_says_who_made_it_and_keeps_that(
+def test_a_lab_s_switch_keeps_the_name_of_its_creator(
     database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No plan decides it, so it is not a difference; a switch of an earlier version has none."""
@@ -150,7 +150,7 @@ def test_drift_is_repaired(database: Database, northbound: Northbound) -> None:
         assert database.contents() == whole, damage
 
 
-def test_only_what_differs_is_changed(database: Database, northbound: Northbound) -> None:
+def test_only_differing_rows_are_changed(database: Database, northbound: Northbound) -> None:
     """Every row but those that were damaged is the same row as before: machines use them meanwhile."""
     plan = make("a", "3-0-1")
     northbound.apply(topology(plan))
@@ -321,7 +321,7 @@ def test_pod_routes_are_replaced_and_leave_the_others_alone(database: Database, 
     assert database.contents() == bare
 
 
-def test_two_labs_stand_side_by_side(database: Database, northbound: Northbound) -> None:
+def test_two_labs_exist_side_by_side(database: Database, northbound: Northbound) -> None:
     northbound.apply(topology(make("a", "3-0-1")))
     alone = database.contents()
     northbound.apply(topology(make("b", "3-0-1")))

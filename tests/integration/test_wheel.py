@@ -80,7 +80,7 @@ def test_winlab_alone_works_without_the_stand_in(alone: Path) -> None:
     assert "pip install 'winlab[rehearse]'" in refused.stderr
 
 
-def test_the_wheel_is_what_runs(installed: Path) -> None:
+def test_winlab_runs_from_the_wheel(installed: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import winlab.data; print(winlab.data.folder('images'))"],
         cwd=installed,
