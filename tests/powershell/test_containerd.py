@@ -304,7 +304,7 @@ def test_a_containerd_that_answers_late(node: Machine) -> None:
     assert ran.told.out.count("winlab: containerd does not answer yet") == 3
 
 
-def test_a_containerd_that_does_not_start_says_what_its_log_has(node: Machine) -> None:
+def test_a_failed_containerd_is_reported_with_its_log(node: Machine) -> None:
     featured(node)
     payload(node, "ctr.exe", "exit 1")
     write(node, r"C:\var\log\containerd\containerd.log", "".join(f"line {number}\n" for number in range(9)))

@@ -75,7 +75,7 @@ def test_a_release_that_is_not_the_pinned_one(release: Path, tmp_path: Path) -> 
     assert not list((tmp_path / "cache").rglob("pwsh"))
 
 
-def test_without_internet_there_is_a_reason(release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_internet_the_reason_is_given(release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "PWSH", Download(url="http://127.0.0.1:1/x.tar.gz", sha256="a" * 64))
     text = "there is no PowerShell engine: WINLAB_POWERSHELL names none, none is beside the checkout"
     with pytest.raises(engine.MissingEngineError, match=text):

@@ -45,7 +45,7 @@ def put(node: Machine, settings: dict[str, str]) -> None:
         node.registry(key, name, int(value))
 
 
-def test_at_first_everything_is_set_and_windows_wants_a_restart(node: Machine) -> None:
+def test_a_first_run_sets_everything_and_asks_for_a_restart(node: Machine) -> None:
     ran = act(node, "features", FEATURES, restart=True)
     pends = {f"features {name}": "InstallPending" for name in FEATURES["features"]}
     wanted = SETTINGS | OF_RELEASE["2022"] | RULES | BGP | pends

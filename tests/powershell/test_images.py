@@ -117,7 +117,7 @@ def test_a_task_may_be_queued_for_a_minute(node: Machine, queued: int, enough: b
         refuse(node, "updates", None, "The task for updates ended without a result (Queued).")
 
 
-def test_a_result_that_comes_at_the_task_s_end(node: Machine) -> None:
+def test_a_result_that_arrives_when_the_task_ends(node: Machine) -> None:
     """The task has ended, and its result is there a moment later: nothing is lost."""
     states = [{"state": "Ready", "does": at(node, "updates.json", outcome(failed=["x"]))}]
     change(node, dead_tasks=["winlab-updates"], task_states=states)

@@ -386,7 +386,7 @@ def test_prerequisites_of_the_join(node: Machine) -> None:
     refuse(node, "join", JOIN, "containerd does not run: containerd.ps1 comes first.")
 
 
-def test_a_secret_is_removed_though_kubeadm_can_t_be_started(node: Machine) -> None:
+def test_a_secret_is_removed_even_if_kubeadm_can_t_be_started(node: Machine) -> None:
     ready(node)
     node.path(r"C:\k\kubeadm.exe").unlink()
     refuse(node, "join", JOIN, "kubeadm.exe")

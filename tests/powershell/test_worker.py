@@ -25,7 +25,7 @@ def test_status_of_a_fresh_node(worker: Machine) -> None:
     assert not facts["kubelet"]["joined"]
 
 
-def test_features_want_a_restart(worker: Machine) -> None:
+def test_features_need_a_restart(worker: Machine) -> None:
     refused(worker.run("containerd", CONFIG), "features.ps1 comes first")
     done(worker.run("features", FEATURES), restart=True)
     refused(worker.run("containerd", CONFIG), "restarted first")
