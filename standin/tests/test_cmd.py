@@ -450,7 +450,7 @@ def test_paths(path: str, cwd: str, full: str) -> None:
     assert Drives().absolute(path, cwd) == full
 
 
-def test_on_a_cd_that_was_just_taken_out_nothing_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cd_that_was_just_ejected_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: Path, **_more: object) -> bool:
         raise OSError(12, "Cannot allocate memory", str(self))
 

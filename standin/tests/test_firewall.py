@@ -40,7 +40,7 @@ def test_a_network_is_public_until_something_makes_it_private(world: World) -> N
     assert firewall.category(world.registry) == firewall.PUBLIC
 
 
-def test_nothing_comes_in_without_a_rule(world: World) -> None:
+def test_without_a_rule_nothing_is_accepted(world: World) -> None:
     assert not firewall.allows(world.registry, 5986)
     firewall.add_rule(world.registry, "winlab-winrm", "5986", "winlab: WinRM over HTTPS")
     assert firewall.allows(world.registry, 5986)
@@ -121,7 +121,7 @@ def test_profiles_that_take_no_rules_stop_the_bootstrap(
     assert [firewall.allows(world.registry, port) for port in (5986, 22, 5985)] == [True, True, False]
 
 
-def test_a_connection_that_is_not_let_in_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_connection_gets_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Any] = []
     monkeypatch.setattr(winrmd.ThreadingHTTPServer, "process_request", lambda _, request, __: served.append(request))
     server = object.__new__(winrmd.Server)

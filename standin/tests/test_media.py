@@ -204,7 +204,7 @@ def test_fingerprint_covers_what_the_guest_gets(tmp_path: Path) -> None:
     assert {f"{name}.sh" for name in boot_programs} <= {path.name for path in (PACKAGE / "boot").iterdir()}
 
 
-def test_fingerprint_knows_nothing_of_winlab_but_its_scripts_for_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_includes_only_winlab_s_windows_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another docstring in winlab must not make new media: what the fingerprint reads is counted."""
     read: set[Path] = set()
     original = Path.read_bytes
@@ -233,7 +233,7 @@ def test_fingerprint_follows_every_part(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert media.fingerprint(recipe) != before
 
 
-def test_payload_is_whole(tmp_path: Path) -> None:
+def test_payload_is_complete(tmp_path: Path) -> None:
     """The guest gets every module of ours that its files import, and what its first programs start."""
     inside = tmp_path / "p"
     root.payload(inside, {"known.json": b"{}"})

@@ -84,7 +84,7 @@ def test_winrm_is_stopped_until_it_is_started(state: Path, monkeypatch: pytest.M
     assert cut == ["cut", "start"]
 
 
-def test_net_knows_what_it_knew() -> None:
+def test_net_supports_its_former_commands() -> None:
     code, out, _ = run("net start")
     assert code == 0
     assert "WinRM" in out

@@ -147,7 +147,7 @@ def test_wrong_shell(client: Protocol) -> None:
     assert caught.value.fault_subcode == "w:InvalidSelectors"
 
 
-def test_a_shell_is_gone_after_a_restart(client: Protocol, service: standin.Service) -> None:
+def test_a_shell_does_not_survive_a_restart(client: Protocol, service: standin.Service) -> None:
     shell = client.open_shell()
     started_anew = standin.Service(service.make)
     service.handle = started_anew.handle  # type: ignore[method-assign]
