@@ -285,7 +285,7 @@ def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pyte
     assert (settings.cache_dir(), settings.state_dir()) == before
 
 
-def test_all_labs_come_with_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_labs_carry_their_site(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(look, "all_labs", lambda site: {"a": [], "b": []})
     site = Site()
     assert [(one.name, one.site) for one in Lab.all(site)] == [("a", site), ("b", site)]

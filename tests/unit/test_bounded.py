@@ -16,7 +16,7 @@ from winlab import bounded, stopping
 LIMITS = bounded.Limits(memory=256 << 20, seconds=5, patience=60, answer=1 << 20)
 
 
-def test_the_answer_is_what_the_function_returns() -> None:
+def test_the_answer_is_the_function_s_result() -> None:
     request = {"text": "Gr\u00fc\u00dfe\r\n\U0001f600", "rows": [1, 2.5, None, True], "map": {"a": []}}
     assert bounded.call(bounded_work.echo, request, LIMITS) == request
 

@@ -21,7 +21,7 @@ def write(folder: Path, lane: str, *rows: tuple[str, str, float, str]) -> None:
     (folder / f"{lane}.jsonl").write_text("\n".join(lines) + "\n")
 
 
-def test_the_slowest_come_first_and_set_up_counts(folder: Path) -> None:
+def test_the_slowest_are_listed_first_and_set_up_counts(folder: Path) -> None:
     write(folder, "labs", ("t.py::a", "setup", 300.0, "passed"), ("t.py::a", "call", 1.0, "passed"))
     write(folder, "quiet", *((f"t.py::{number}", "call", float(number), "passed") for number in range(12)))
     lines = durations.report(1799.5).splitlines()[2:]

@@ -96,7 +96,7 @@ def test_special_files_are_written_in_place(tmp_path: Path) -> None:
         files.write_named(tmp_path, "x")
 
 
-def test_standard_output_stays_what_it_is_where_it_is_a_file(tmp_path: Path) -> None:
+def test_standard_output_that_is_a_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with path.open("w") as file:
         stream = Path(f"/proc/self/fd/{file.fileno()}")
@@ -148,7 +148,7 @@ def test_files_of_others_are_not_swept(tmp_path: Path, monkeypatch: pytest.Monke
     assert (folder / "x.tar").exists()
 
 
-def test_a_folder_that_is_taken_for_a_leftover_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_mistaken_for_a_leftover_is_recreated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its making and its lock another process may sweep."""
     path, real, made = tmp_path / "x.tar", tempfile.mkdtemp, []
 
@@ -165,9 +165,7 @@ def test_a_folder_that_is_taken_for_a_leftover_is_made_again(tmp_path: Path, mon
     assert (len(made), path.read_text()) == (2, "new")
 
 
-def test_a_file_system_without_locks_is_written_to_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_locks_is_still_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -180,7 +178,7 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(
 
 
 @pytest.mark.parametrize(("content", "expected"), [("é\n", b"\xc3\xa9\n"), (b"\x00\xff", b"\x00\xff"), ("", b"")])
-def test_content_replaces_what_was_there(tmp_path: Path, content: str | bytes, expected: bytes) -> None:
+def test_content_is_replaced(tmp_path: Path, content: str | bytes, expected: bytes) -> None:
     path = tmp_path / "file"
     for durable in (False, True):
         files.write_atomic(path, content, durable=durable)

@@ -202,7 +202,7 @@ def test_the_journal_of_another_lab_is_followed_from_its_start(path: Path) -> No
     follower.close()
 
 
-def test_half_an_event_is_read_when_the_rest_comes(path: Path) -> None:
+def test_half_an_event_is_read_when_the_rest_arrives(path: Path) -> None:
     line = json.dumps(events.record(StepDone(step="a"))) + "\n"
     path.write_text(line[:30])
     follower = Follower(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 from winlab import locks
 
 
-def test_a_lock_is_held_once_and_says_by_whom(tmp_path: Path) -> None:
+def test_a_lock_is_held_once_and_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locks.attempt(path) as mine, locks.attempt(path) as other:
         assert mine
@@ -50,7 +50,7 @@ def test_a_brief_lock_is_waited_for(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_signature_says_whether_its_process_is_gone() -> None:
+def test_a_signature_shows_whether_its_process_is_gone() -> None:
     mine = locks.signature()
     host, boot, pid, start = mine.split()
     assert locks.signer(mine) == os.getpid()

@@ -38,7 +38,7 @@ def test_the_home_of_an_unknown_user(tmp_path: Path) -> None:
             ask()
 
 
-def test_links_in_a_circle(tmp_path: Path) -> None:
+def test_circular_links(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
     (tmp_path / "lab.yaml").write_text("workers: {count: 1}")

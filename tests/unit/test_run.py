@@ -15,7 +15,7 @@ import pytest
 from winlab import run, stopping
 
 
-def test_programs_find_what_winlab_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_use_the_same_search_path_as_winlab(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {}
 
     def remember(words: list[str], **options: Any) -> Process:
@@ -187,7 +187,7 @@ def test_a_build_that_ignores_signals_is_ended(starts: Started, monkeypatch: pyt
     assert made[0].killed
 
 
-def test_lines_come_as_they_are_printed(starts: Started) -> None:
+def test_lines_arrive_as_they_are_printed(starts: Started) -> None:
     def build(process: Process) -> None:
         for piece in (b"one\ntw", b"o\r", b"\nthree \xc3", b"\xa4\r50 %\n", b"four"):
             process.inside[1].write(piece)

@@ -174,7 +174,7 @@ def test_problems_are_reported_before_anything_is_touched() -> None:
     assert error.value.cure == "Leave out motd.loud."
 
 
-def test_metrics_server_goes_with_the_versions_that_it_names() -> None:
+def test_metrics_server_fits_the_versions_that_it_names() -> None:
     old = ("kubernetes.version=v1.33.6", "kubernetes.untested=true", "workers.os=debian-13", "addons.metrics-server={}")
     with pytest.raises(UsageError, match="metrics-server") as error:
         plans.make(plans.KVM, "1-1-1", *old)

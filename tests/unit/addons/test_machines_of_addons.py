@@ -113,7 +113,7 @@ def test_a_lab_without_them_is_unchanged() -> None:
     assert plan.labels(plan.node("node-1")) == {}
 
 
-def test_how_many_there_are_makes_another_lab() -> None:
+def test_another_number_of_them_makes_another_lab() -> None:
     assert len({make(on(number)).digest for number in range(3)}) == 3
 
 
@@ -143,7 +143,7 @@ def test_an_add_on_sees_its_machines() -> None:
 # --- what is obtained and rendered
 
 
-def test_stock_is_taken_of_their_images() -> None:
+def test_the_stock_includes_their_images() -> None:
     wanted = spec.load("1-1-1", [LINUX, on(1, system="ubuntu-24.04")])
     taken = stock.take(wanted)
     assert set(taken.images) == {"debian-13", "ubuntu-24.04"}

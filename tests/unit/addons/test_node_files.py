@@ -61,7 +61,7 @@ def test_a_lab_without_add_ons_gives_nothing_more() -> None:
     assert all(path.startswith("/etc/") for path in linux(plan).prepare().files)
 
 
-def test_a_lab_whose_add_on_is_gone_says_so(motd: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_with_an_uninstalled_add_on_says_so(motd: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(addon, "registry", dict)
         with pytest.raises(HostError, match="'motd', which the lab has, is not installed"):

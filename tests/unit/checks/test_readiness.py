@@ -59,7 +59,7 @@ def test_a_lab_that_is_ready() -> None:
     assert found["R11"].detail == "node-1: Calico (Overlay)"
 
 
-def test_a_rehearsal_leaves_out_what_needs_a_windows_kernel() -> None:
+def test_a_rehearsal_skips_what_needs_a_windows_kernel() -> None:
     found = run(cluster(CONTROLLER, STANDIN))
     assert {name for name, result in found.items() if result.outcome is Outcome.REHEARSAL} == {"R10", "R11"}
     assert found["R9"].outcome is Outcome.PASSED
@@ -70,7 +70,7 @@ def test_without_windows() -> None:
     assert {n for n, r in found.items() if r.outcome is Outcome.NOT_APPLICABLE} == {"R7", "R9", "R10", "R11"}
 
 
-def test_an_api_server_that_is_down_fails_what_is_asked_of_it() -> None:
+def test_an_api_server_that_is_down_fails_its_checks() -> None:
     made = cluster()
     made.down = "connection refused"
     found = run(made)
@@ -262,7 +262,7 @@ def test_repeated_failures_are_not_progress(clock: runs.Clock) -> None:
     assert found.seconds < 700
 
 
-def test_a_time_out_counts_whatever_progress_there_is(clock: runs.Clock) -> None:
+def test_a_time_out_applies_despite_progress(clock: runs.Clock) -> None:
     made = cluster()
     made.system.pop(1)
 

@@ -42,7 +42,7 @@ def every_outcome(detail: str = "seen") -> Report:
     return Report("smoke", "lab", results, 1_795_000_000.5, 12.3456)
 
 
-def test_junit_is_what_ci_systems_read() -> None:
+def test_junit_files_follow_the_grammar_of_ci_systems() -> None:
     document = etree.fromstring(every_outcome("bad \x1b[31m bytes \x00 & <tags>").junit())
     etree.RelaxNG(etree.fromstring(GRAMMAR)).assertValid(document)
     suite = document[0]

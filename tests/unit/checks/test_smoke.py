@@ -315,7 +315,7 @@ def test_a_namespace_that_stays_at_the_end_does_not_cost_the_results() -> None:
     assert any(isinstance(event, Note) and "is still there" in event.text for event in told)
 
 
-def test_an_image_that_can_not_be_had_is_given_up_early() -> None:
+def test_an_unavailable_image_is_given_up_early() -> None:
     cluster = Cluster(*HYBRID)
     waiting = {"reason": "ImagePullBackOff", "message": "not found"}
     cluster.pod_status = lambda pod: {

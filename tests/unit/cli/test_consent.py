@@ -30,7 +30,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_a_person_at_a_terminal_is_asked(questions: list[str]) -> None:
+def test_a_user_at_a_terminal_is_asked(questions: list[str]) -> None:
     assert consent.accepted(False, "These are the terms.")
     assert questions == ["These are the terms. Do you accept them?"]
 

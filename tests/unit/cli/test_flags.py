@@ -104,7 +104,7 @@ def test_a_bad_value_is_a_bad_flag(given: Given) -> None:
     assert given.values == ()
 
 
-def test_each_group_says_where_things_come_from() -> None:
+def test_each_group_gives_the_origin_of_artifacts() -> None:
     assert FromFlags(mirror="/m").origin.mirror == "/m"
     assert BundleFlags(bundle=Path("b.tar")).origin.bundle == Path("b.tar")
     assert SourceFlags(bundle=Path("b.tar"), kubelet=[Path("~/k")]).origin.own == (

@@ -12,7 +12,7 @@ from distributions import Distribution, install_motd
 from winlab.cli import plan_view
 
 
-def test_add_ons_are_shown_with_what_was_set(capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_ons_are_shown_with_their_settings(capsys: pytest.CaptureFixture[str]) -> None:
     plan_view.show(plans.make(plans.KVM, "1-1-1", "addons.metrics-server.resolution=20"))
     assert "metrics-server resolution=20" in capsys.readouterr().out
     plan_view.show(plans.make(plans.KVM, "1-1-1"))

@@ -59,7 +59,7 @@ def test_an_interrupt_of_exec_says_that_the_command_may_keep_running(
     assert "resumes" not in said
 
 
-def test_a_raw_terminal_is_put_back_when_a_command_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raw_terminal_is_restored_when_a_command_must_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """'winlab serial' has the terminal raw, and libvirtd does not answer."""
     ours, theirs = pty.openpty()
     before, set_back = termios.tcgetattr(theirs), termios.tcsetattr

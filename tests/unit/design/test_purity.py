@@ -170,7 +170,7 @@ def test_plans_are_compared_without_reading() -> None:
 
 
 @pytest.mark.usefixtures("fresh_registry")
-def test_machines_that_add_ons_wish_for_are_planned_without_reading(distribution: partial[Distribution]) -> None:
+def test_machines_requested_by_add_ons_are_planned_without_reading(distribution: partial[Distribution]) -> None:
     install_motd(distribution)
     wanted = spec.load("1-1-1", ["addons.motd={text: hello, machines: 2}"])
     at_hand = plans.stock(wanted)

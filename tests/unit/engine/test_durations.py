@@ -63,7 +63,7 @@ def test_a_folder_that_can_t_be_written_stops_nothing(tmp_path: Path, monkeypatc
     assert Durations("tcg").usual("x") is None
 
 
-def test_steps_are_learned_by_what_their_nodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_are_learned_by_the_kind_of_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What node-1 took is expected of node-2, which is of the same kind; but a clone is not installed."""
     clock = runs.clock(monkeypatch, durations)
     plan = plans.make(plans.TCG, "1-2-1", "workers.os=windows-rehearsal")

@@ -17,7 +17,7 @@ from winlab.lab_folder import LabFolder
 from winlab.steps.states import PAYLOAD
 
 
-def test_a_run_beside_it_has_its_own_folder_and_shares_what_is_made() -> None:
+def test_a_second_run_has_its_own_folder_and_shares_outputs() -> None:
     plan = plans.make(plans.TCG, "1-1-1", REHEARSAL)
     assert plan.builders
     run = runs.run(plan)

@@ -21,7 +21,7 @@ def step(reaches: State, after: Iterable[State] = (), also: Iterable[State] = ()
     return Step(reaches, lambda _: None, lambda: False, after, also)
 
 
-def test_steps_come_after_those_that_reach_what_they_need() -> None:
+def test_steps_run_after_those_that_reach_what_they_need() -> None:
     order = compose([step(C, [B]), step(B, iter([A])), step(A)])
     assert [one.reaches for one in order] == [A, B, C]
 

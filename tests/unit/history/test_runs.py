@@ -15,7 +15,7 @@ from winlab.events import Note, Planned, StepDone, parse, record
 from winlab.history.runs import History, RunState, StepState
 
 
-def test_a_whole_run() -> None:
+def test_a_complete_run() -> None:
     (run,) = History(histories.whole().events).runs
     assert (run.state, run.exit_code, run.elapsed, run.done) == (RunState.DONE, 0, 100, 5)
     assert (run.command, run.pid, run.user, run.version) == ("create", 42, "ann", "0.1.0")
@@ -29,7 +29,7 @@ def test_a_whole_run() -> None:
     assert [run.group(step) for step in run.begun] == ["lab", "a", "a", "b", "a"]
 
 
-def test_a_node_s_event_changes_nothing_of_its_step() -> None:
+def test_a_node_s_event_does_not_change_its_step() -> None:
     script = Script().step("started", 3, 3).step("progress", 3, 9, text="waiting").step("transport", 3, 9, text="ssh")
     events = [event for row in map(record, script.events) if (event := parse(row)) is not None]
     assert events == script.events  # as a journal keeps them

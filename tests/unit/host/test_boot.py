@@ -71,7 +71,7 @@ def test_every_part_of_a_path_that_others_can_change_is_named(
     assert boot.doubts([tree.root / "opt/winlab/bin/python"]) == [f"'{tree.root / where}' {says}"]
 
 
-def test_a_link_is_followed_to_where_others_can_change_what_runs(tree: Tree) -> None:
+def test_a_link_to_a_place_that_others_can_change_is_noticed(tree: Tree) -> None:
     (tree.root / "opt/linked").symlink_to(tree.root / "home/ann/lab")
     tree.other[tree.root / "home/ann"] = (NOBODY, 0, 0o700)
     assert boot.doubts([tree.root / "opt/linked"]) == [f"'{tree.root / 'home/ann'}' belongs to nobody"]

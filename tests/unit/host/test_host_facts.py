@@ -157,7 +157,7 @@ def test_the_recorded_one_is_kept() -> None:
     assert "teardown" in caught.value.cure
 
 
-def test_when_nothing_is_free_it_says_what_is_in_the_way() -> None:
+def test_if_nothing_is_free_the_conflicts_are_named() -> None:
     with pytest.raises(ConflictError) as caught:
         subnet.choose(None, None, used("172.16.0.0/12", "10.0.0.0/8", "192.168.0.0/16"))
     assert "192.168.240.0/20: route 192.168.0.0/16" in caught.value.why

@@ -88,7 +88,7 @@ def test_on_the_userspace_datapath_guests_do_not_reach_the_kernel_by_their_own_d
     assert kept == RULESET
 
 
-def test_a_bridge_that_leads_on_stays_open(tmp_path: Path) -> None:
+def test_a_bridge_with_uplinks_stays_open(tmp_path: Path) -> None:
     """By a gateway, a network card, or a bond: not those of containers, nor what has another name."""
     routes, links = tmp_path / "route", tmp_path / "net"
     routes.write_text(

@@ -112,7 +112,7 @@ def kept(done: list[str]) -> list[str]:
         (EVERYTHING, ALL),
     ],
 )
-def test_what_must_run_to_undo_a_record(changes: Changes, needed: list[str]) -> None:
+def test_services_needed_to_undo_a_record(changes: Changes, needed: list[str]) -> None:
     assert teardown.needed(changes) == needed
 
 

@@ -102,7 +102,7 @@ def test_labels_follow_the_pools(world: World) -> None:
     assert world.cluster["node-1"]["metadata"]["labels"] == {}
 
 
-def test_controllers_take_pods_when_the_last_linux_worker_goes_before_it_is_drained(world: World) -> None:
+def test_controllers_accept_pods_before_the_last_linux_worker_is_drained(world: World) -> None:
     world.acts.clear()
     change(world, ("1-0-1",))
     assert "taints" not in world.cluster["controller-1"]["spec"]

@@ -48,7 +48,7 @@ def change(world: World, *design: str, **flags: Any) -> None:
     apply.apply(world.proposal(*design), world.site(), ignore, until="guests", **flags)
 
 
-def test_a_machine_beside_goes_without_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_beside_the_cluster_is_removed_without_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(monkeypatch, "1-1-1", POOLS, "workers.agent.count=2")
     for path in (world.folder.kubeconfig, world.folder.kubectl):
         world.folder.write(path, "there")
@@ -58,7 +58,7 @@ def test_a_machine_beside_goes_without_a_drain(monkeypatch: pytest.MonkeyPatch) 
     assert not any(act.startswith("drain") for act in world.acts)
 
 
-def test_one_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_beside_the_cluster_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(monkeypatch, *BESIDE)
     change(world, *BESIDE, rebuild="agent-1")
     assert "remove winlab-lab-agent-1" in world.acts

@@ -113,7 +113,7 @@ def test_names_of_members_are_printable(tmp_path: Path) -> None:
     assert "\x1b" not in shown.evidence[0].log
 
 
-def test_an_archive_that_was_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_truncated_archive_is_read_as_far_as_possible(tmp_path: Path) -> None:
     path = archive(tmp_path / "it.tar.gz", {"a.log": DRIVER.encode(), "b.log": os.urandom(1 << 20)})
     path.write_bytes(path.read_bytes()[: 1 << 19])
     made = Lab.explain(path)
@@ -144,7 +144,7 @@ def _header(name: str, size: int, kind: bytes) -> bytes:
     ],
     ids=["a long header", "a long name", "headers of headers", "a long file"],
 )
-def test_headers_that_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
+def test_false_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bomb: bytes) -> None:
     monkeypatch.setattr(explain, "TOTAL", 2 << 20)
     path = tmp_path / "it.tar.gz"
     path.write_bytes(gzip.compress(_header("x/a.log", 10, tarfile.REGTYPE) + b"0x80070570".ljust(512, b"\0") + bomb))

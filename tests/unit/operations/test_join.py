@@ -97,7 +97,7 @@ def test_the_kubelet_is_not_newer_than_the_server(server: str, changes: tuple[st
     assert made.cluster.versions.kubernetes == version
 
 
-def test_the_kubelet_goes_with_the_workers_windows() -> None:
+def test_the_kubelet_fits_the_windows_of_the_workers() -> None:
     made = make("workers.os=windows-2019", cluster=replace(CLUSTER, version="v1.36.1", cni="host-gw"))
     assert made.cluster.versions.kubernetes == "v1.34.4"
 
@@ -258,7 +258,7 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
         ([], "10.200.1.0/24"),
     ],
 )
-def test_a_node_may_come_some_moments_after_its_join(
+def test_a_node_may_appear_shortly_after_its_join(
     monkeypatch: pytest.MonkeyPatch, listed: list[list[dict[str, Any]]], cidr: str
 ) -> None:
     there = runs.run(make(REHEARSAL))

@@ -91,7 +91,7 @@ def test_nothing_differs_from_itself() -> None:
     lock_file.require(made(), made(), Path("winlab.lock"))
 
 
-def test_another_winlab_source_or_spec_is_no_drift() -> None:
+def test_another_winlab_source_or_spec_is_not_drift() -> None:
     other = made().model_copy(update={"winlab": "9.9", "source": "bundle", "spec": "3-2-1"})
     assert lock_file.compare(made(), other) == []
 
@@ -165,7 +165,7 @@ def test_an_image_that_was_built_is_judged_by_its_packages(now: dict[str, str], 
     assert found == [] if says is None else says in found[0]
 
 
-def test_a_part_lacks_nothing() -> None:
+def test_a_partial_lock_reports_nothing_missing() -> None:
     part = made(obtained(KUBELET), images=(), media=())
     assert len(lock_file.compare(made(), part)) == 4
     assert lock_file.compare(made(), part, whole=False) == []
@@ -239,7 +239,7 @@ def test_images_of_a_plan() -> None:
     assert [(row.download or "").partition(":")[0] for row in published] == ["sha512"]
 
 
-def test_media_of_a_plan_are_read_whole(tmp_path: Path) -> None:
+def test_media_of_a_plan_are_read_completely(tmp_path: Path) -> None:
     iso = tmp_path / "server.iso"
     iso.write_bytes(b"x" * (3 << 20))
     made_plan = plan("workers.os=windows-2022", f"workers.media={iso}", "workers.count=2")

@@ -198,7 +198,7 @@ def test_a_cd_that_windows_does_not_see(lab: FakeLab, kubelet: Path, monkeypatch
     assert "node-1: push" not in lab.log
 
 
-def test_another_file_than_was_checked_is_noticed(lab: FakeLab, kubelet: Path) -> None:
+def test_a_node_that_reports_another_file_is_noticed(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     lab.script = lambda tag, name, settings: {"changed": True, "sha256": "f" * 64}
     with pytest.raises(GuestError, match="has a different kubelet"):

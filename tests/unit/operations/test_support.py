@@ -131,7 +131,7 @@ def test_no_secret_gets_in(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -
     assert b"[secret design spec workers 1 product key]" in every["journal.jsonl"]
 
 
-def test_a_part_that_still_has_a_secret_is_taken_out(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_still_has_a_secret_is_removed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are not masked: text in one would be found when the archive is read again."""
     secret = folder.credentials().administrator_password
     playing(
@@ -270,7 +270,7 @@ def test_a_name_that_leads_out_of_the_folder(folder: LabFolder) -> None:
         Lab("../../etc").support()
 
 
-def test_a_lab_of_which_nothing_is_here(folder: LabFolder) -> None:
+def test_a_lab_without_anything_on_this_host(folder: LabFolder) -> None:
     path = Lab("other").support()
     said = {one["what"]: one["why"] for one in manifest(path)["missing"]}
     assert said["machines"] == "The lab 'other' has none."

@@ -219,9 +219,7 @@ def test_events_of_one_run_or_all(tmp_path: Path) -> None:
     assert {event.run for event in timeline.events("lab", site, 1, follow=False)} == {"r1"}
 
 
-def test_followed_events_are_those_of_the_run_and_whatever_comes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_followed_events_are_those_of_the_run_and_later_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("winlab.operations.timeline.time.sleep", lambda _: None)
     site, folder = written(tmp_path, histories.whole(), Script("r2").did(1, 0, 2))
     with closing(timeline.events("lab", site, "last", follow=True)) as followed:

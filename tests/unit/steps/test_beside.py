@@ -173,7 +173,7 @@ def test_answers_find_the_way_back_to_pods(profile: str, more: bool) -> None:
     assert plain == (route if profile == "l3" else {})
 
 
-def test_a_machine_that_goes_is_not_drained_and_its_name_goes_with_it(tmp_path: Path) -> None:
+def test_a_removed_machine_is_not_drained_and_loses_its_name(tmp_path: Path) -> None:
     held = LabFolder("lab")
     held.write(held.kubeconfig, "x")
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=debian-13")  # without any machine beside it

@@ -52,7 +52,7 @@ def test_the_stopped_processor_has_the_code(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("told", [None, {"type": "s390"}, {"type": "hyper-v", "arg1": "7"}, "no json", {"a": 1}, [1]])
-def test_a_machine_without_a_code_has_crashed_all_the_same(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
+def test_a_machine_without_a_code_has_still_crashed(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
     Qemu(monkeypatch, told, None)
     assert crash.read(None, "x") == Crash()
 

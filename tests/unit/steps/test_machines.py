@@ -97,7 +97,7 @@ def test_a_paused_machine_is_resumed(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("free", "resumed"), [(123456, False), (paused.ROOM, True)])
-def test_one_that_a_full_disk_paused_is_resumed_when_there_is_room(
+def test_a_machine_paused_by_a_full_disk_is_resumed_when_there_is_room(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, free: int, resumed: bool
 ) -> None:
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: "full")
@@ -113,7 +113,7 @@ def test_one_that_a_full_disk_paused_is_resumed_when_there_is_room(
     assert machine.step.done() is resumed
 
 
-def test_one_whose_disk_failed_is_left_paused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_with_a_failed_disk_is_left_paused(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: "failed")
     machine.domain.suspend()
     with pytest.raises(HostError, match="can't be read or written") as caught:
@@ -147,7 +147,7 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     machine.domain.create()
 
 
-def test_a_machine_says_who_made_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_names_its_creator(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     (old,) = domains.machines(machine.domain.connect())
     assert old.tag.uid is None  # as of an earlier version
     machine.domain.destroy()

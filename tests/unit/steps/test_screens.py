@@ -97,7 +97,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Kept:
     return Kept(monkeypatch, tmp_path)
 
 
-def test_one_a_minute_and_only_what_changed(kept: Kept) -> None:
+def test_one_picture_a_minute_and_only_after_changes(kept: Kept) -> None:
     kept.add(0)
     kept.add(0)
     kept.add(4)  # a cursor

@@ -38,7 +38,7 @@ def test_other_mirrors_are_refused(mirror: str) -> None:
         download.rewrite(URL, mirror)
 
 
-def test_space_is_checked_before_anything_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_checked_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
     download.check_space(tmp_path, 1_000_000)
     with pytest.raises(HostError, match="space") as caught:

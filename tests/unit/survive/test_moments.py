@@ -45,7 +45,7 @@ def test_a_step_that_was_done_or_failed_has_no_moments() -> None:
     assert watched.hear(told(events.StepFailed(step="boot n", failure=FAILURE)), 1.0) is None
 
 
-def test_the_middle_comes_by_the_clock() -> None:
+def test_the_middle_is_found_by_the_clock() -> None:
     watched = watch(Point("boot n", MIDDLE))
     assert watched.due(400.0) is None  # it has not begun
     watched.hear(STARTED, 10.0)
@@ -75,7 +75,7 @@ def test_the_middle_of_a_short_step_is_its_first_report() -> None:
     assert watched.hear(told(events.StepProgress(step="network")), 0.1) == Point("network", MIDDLE)
 
 
-def test_late_counts_what_an_earlier_command_did() -> None:
+def test_late_includes_the_work_of_an_earlier_command() -> None:
     watched = watch(Point("boot n", LATE), spent={"boot n": 55.0})
     watched.hear(STARTED, 0.0)
     assert watched.due(34.0) is None

@@ -53,7 +53,7 @@ def test_a_cluster_that_winlab_did_not_make_is_left_alone(guest: Guest) -> None:
         guest.do("run-kubeadm", {"arguments": ["init"], "configuration": CONFIG})
 
 
-def test_an_interrupted_kubeadm_wants_a_reset(guest: Guest) -> None:
+def test_an_interrupted_kubeadm_needs_a_reset(guest: Guest) -> None:
     guest.runner.answers["kubeadm init"] = (1, "[preflight] no\n")
     with pytest.raises(NodeError, match=r"exit code 1:\n\[preflight\] no"):
         guest.do("run-kubeadm", {"arguments": ["init"], "configuration": CONFIG})

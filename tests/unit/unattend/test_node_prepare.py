@@ -41,7 +41,7 @@ def test_prepare_does_it_once(guest: Guest) -> None:
     assert not guest.runner.lines("systemctl restart")
 
 
-def test_a_digest_is_taken_once(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_is_computed_once(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     guest.burn(PROGRAMS, {})
     guest.do("prepare", SETTINGS)
     read: list[Path] = []
@@ -80,7 +80,7 @@ def test_a_unit_that_starts_a_program_in_another_folder_is_refused(guest: Guest)
 
 
 @pytest.mark.parametrize("unit", [kubelet.unit(), kubelet.drop_in(), containerd.unit()])
-def test_the_host_s_units_start_what_is_installed(unit: str) -> None:
+def test_the_units_start_the_installed_programs(unit: str) -> None:
     assert all(path.startswith("/usr/local/bin/") for path in re.findall(r"^ExecStart=(/\S+)", unit, re.MULTILINE))
 
 
@@ -91,7 +91,7 @@ def test_paths_must_be_absolute(guest: Guest, name: str) -> None:
         guest.do("prepare", {"files": {name: {"content": "", "mode": "0644"}}, "services": []})
 
 
-def test_without_a_cd_it_says_so(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cd_is_reported(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     (guest.root / "dev/sr1").unlink()
     monkeypatch.setattr(payload.time, "sleep", lambda seconds: None)
     with pytest.raises(NodeError, match="WINLAB_K8S"), payload.payload(guest.node(), seconds=0):

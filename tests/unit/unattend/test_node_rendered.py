@@ -121,7 +121,7 @@ def test_changed_kernel_settings_are_named_and_restored(prepared: Guest) -> None
     assert prepared.do("status", {})["differing"] == []
 
 
-def test_nothing_is_asked_of_a_node_whose_kernel_lacks_a_module(guest: Guest) -> None:
+def test_a_node_whose_kernel_lacks_a_module_is_not_asked(guest: Guest) -> None:
     (guest.root / "sys/module/overlay").rmdir()
     assert "module overlay" in kernel.differing(Node(guest.root, guest.runner))
     assert guest.runner.asked == []

@@ -27,7 +27,7 @@ def test_scripts_are_ascii_and_fit_the_lines(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*STEPS, *OTHERS])
-def test_every_script_answers_by_the_contract(name: str) -> None:
+def test_every_script_keeps_the_contract(name: str) -> None:
     script = text(name)
     part = "images" if name in ("containerd", "load") else "common"
     assert f". (Join-Path $PSScriptRoot '{part}.ps1')" in script

@@ -351,7 +351,7 @@ def test_publish_and_forget(folder: LabFolder, file: Path) -> None:
     assert not kubeconfig.forget("lab")
 
 
-def test_forget_finds_the_file_even_if_the_variable_is_another_now(
+def test_forget_finds_the_file_even_if_the_variable_changed(
     folder: LabFolder, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     kubeconfig.publish("lab")
@@ -360,7 +360,7 @@ def test_forget_finds_the_file_even_if_the_variable_is_another_now(
     assert names(file, "contexts") == []
 
 
-def test_use_works_where_another_file_says_what_is_current(
+def test_use_works_if_another_file_names_the_current_context(
     folder: LabFolder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

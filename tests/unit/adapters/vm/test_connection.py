@@ -67,7 +67,7 @@ def test_every_question_fails_as_the_host(what: str, failure: libvirt.libvirtErr
     assert str(failure) in caught.value.why
 
 
-def test_a_change_that_fails_says_what_and_a_lost_connection_says_that() -> None:
+def test_a_failed_change_names_the_change_and_a_lost_connection_is_reported_as_such() -> None:
     with pytest.raises(WinlabError, match=r"^The CD can't be changed") as caught, explained("The CD can't be changed."):
         raise OTHER
     assert not isinstance(caught.value, HostError)

@@ -50,7 +50,7 @@ def test_harmless_entries_of_setup_don_t_count() -> None:
     assert names("2026-01-01 10:00:02, Info      IBS  x\nwinlab: dump of Setup:\n0x80070570") == ["medium-damaged"]
 
 
-def test_times_and_what_takes_them_back() -> None:
+def test_repetitions_count_until_a_later_line_clears_them() -> None:
     cause = one(Effect.HURTS, Clue("bad", times=3, until=Clue("good")))
 
     def count(text: str) -> int:
@@ -113,6 +113,6 @@ def test_a_hostile_log_takes_no_longer(line: str) -> None:
     explain([log_of("serial.log", content.replace(b"\n", b" "))])
 
 
-def test_of_very_many_lines_the_last_ones_are_looked_at() -> None:
+def test_of_too_many_lines_the_last_ones_are_read() -> None:
     (shown,) = explain([Log("", "0x80070570\n" * (MOST + 500))])
     assert shown.lines == MOST

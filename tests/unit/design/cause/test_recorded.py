@@ -58,7 +58,7 @@ def test_every_clue_is_one_of_a_log() -> None:
     assert never == []
 
 
-def test_the_catalog_is_whole() -> None:
+def test_the_catalog_is_complete() -> None:
     names = [cause.name for cause in CAUSES]
     assert len(names) == len(set(names))
     for cause in CAUSES:

@@ -70,7 +70,7 @@ def policies(windows, kind):
 # --- choice
 
 
-def test_the_spec_takes_just_these():
+def test_the_spec_accepts_exactly_these():
     for name in ALL:
         assert Network(cni=name).cni == name
     with pytest.raises(ValidationError, match="there is no CNI profile 'cilium'; there are calico-vxlan, calico-bgp"):
@@ -195,7 +195,7 @@ def test_windows_supports_vxlan(name):
 
 
 @pytest.mark.parametrize("name", ["calico-bgp", "l3", "host-gw"])
-def test_without_encapsulation_there_is_no_vni(name):
+def test_without_encapsulation_a_network_has_no_vni(name):
     network = make(name)
     assert (network.encapsulation, network.vni, network.port) == ("none", None, None)
 

@@ -78,7 +78,7 @@ def test_machines_have_network_and_names() -> None:
     assert ports[plan.node("node-1").port].endswith(" 10.244.0.0/16")
 
 
-def test_a_machine_beside_gets_winlab_s_scripts_and_nothing_of_kubernetes() -> None:
+def test_a_machine_beside_the_cluster_gets_only_winlab_s_scripts() -> None:
     plan = plans.make(plans.KVM, "1-0-1", f"workers=[{{name: agent, os: debian-13, cluster: false}}, {BUILD}]")
     assert [node.name for node in plan.supplied] == ["controller-1", "build-1"]
     linux, windows = required.payloads(plan)
@@ -87,7 +87,7 @@ def test_a_machine_beside_gets_winlab_s_scripts_and_nothing_of_kubernetes() -> N
     assert all(getattr(artifact, "os", "linux") == "linux" for artifact in required.every(plan))
 
 
-def test_a_golden_image_for_such_machines_is_another_one() -> None:
+def test_machines_beside_the_cluster_have_their_own_golden_image() -> None:
     plan = beside()
     member, build = plan.builders
     assert (member.nodes[0].role, build.nodes[0].role) == ("worker", "machine")

@@ -91,7 +91,7 @@ def test_another_external_block_is_refused() -> None:
     assert (row.kind, row.what) == ("refused", "external addresses")
 
 
-def test_a_refusal_says_how_to_keep_what_there_is() -> None:
+def test_a_refusal_says_how_to_keep_the_existing_lab() -> None:
     (row,) = compared("1-1-1", "kubernetes.version=1.35").every
     assert "--set kubernetes.version=v1.36.3" in row.why
     (row,) = compared("1-1-1", "workers.disk=80GiB").every

@@ -57,7 +57,7 @@ def test_default_profile(changes: tuple[str, ...], profile: str) -> None:
     assert plans.make(plans.TCG, "1-1-1", *changes).cluster.profile == profile
 
 
-def test_a_profile_that_the_stand_in_can_t_take_part_in() -> None:
+def test_a_profile_that_the_stand_in_does_not_support() -> None:
     with pytest.raises(UsageError, match="can't be rehearsed") as error:
         plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal", "network.cni=calico-vxlan")
     assert "host-gw or l3" in error.value.cure
@@ -129,12 +129,12 @@ def test_without_a_version_the_newest_that_the_workers_go_with(
         assert note == f"Kubernetes {version} is taken, not {DEFAULT}: it is the newest that is known to {says}"
 
 
-def test_no_version_goes_with_some_workers() -> None:
+def test_some_workers_have_no_suitable_version() -> None:
     with pytest.raises(UsageError, match=r"Kubernetes .*, Windows Server 2025 .* do not go together"):
         plans.make(plans.TCG, "1-1-1", "workers.os=windows-2025", "network.cni=flannel-vxlan")
 
 
-def test_what_a_lab_needs() -> None:
+def test_artifacts_of_a_lab() -> None:
     every = required.every(plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal"))
     names = {(one.name, one.os) for one in every if isinstance(one, Program)}
     assert {("kubelet", "windows"), ("kube-proxy", "windows"), ("runc", "linux"), ("win-bridge", "windows")} <= names

@@ -81,7 +81,7 @@ def test_guests_are_given_the_same_files() -> None:
     assert {nat.external for nat in now.nats}.isdisjoint(nat.external for nat in was.nats)
 
 
-def test_a_copy_of_a_copy_keeps_what_the_first_one_kept() -> None:
+def test_a_copy_of_a_copy_keeps_the_same_identity() -> None:
     origin = made("one")
     copy = made("two", kept=origin.as_kept())
     assert copy.as_kept() == origin.as_kept()

@@ -35,7 +35,7 @@ def test_a_spec_is_planned_and_rendered(name: str, rehearse: bool) -> None:
     assert bool(made.builders) == any(node.windows.golden for node in nodes)
 
 
-def test_the_steps_of_the_first_run_are_what_its_document_says() -> None:
+def test_the_steps_of_the_first_run_match_its_document() -> None:
     """A worker that needs no driver of ours; then one that does; then clones with Calico, which nothing simulates."""
     first, virtio, golden = (plan(f"first-run{one}", rehearse=False) for one in ("", "-virtio", "-golden"))
     (node,), (other,) = first.windows_nodes(), virtio.windows_nodes()

@@ -65,7 +65,7 @@ def test_the_unit() -> None:
     assert "Delegate=yes" in containerd.unit()
 
 
-def test_the_whole_configuration_reads_as_written_by_hand() -> None:
+def test_the_whole_configuration_reads_as_if_written_manually() -> None:
     by_hand = """
     version = 3
     [plugins.'io.containerd.cri.v1.images'.pinned_images]

@@ -73,7 +73,7 @@ def test_a_template_of_the_user_extends_ours(tmp_path: Path) -> None:
     assert root.findtext(".//u:ComputerName", namespaces=NS) == "NODE-1"
 
 
-def test_the_document_lists_what_a_template_gets() -> None:
+def test_the_document_lists_the_variables_of_a_template() -> None:
     text = (Path(__file__).parents[4] / "docs/windows.md").read_text(encoding="utf-8")
     (listed,) = re.findall(r"^Values: (.+?)\n\n", text, re.MULTILINE | re.DOTALL)
     given = answer.values(plans.make(plans.KVM, "1-1-1").windows_nodes()[0], NASTY)

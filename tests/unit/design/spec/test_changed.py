@@ -10,7 +10,7 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 
 
-def test_only_what_is_changed_differs() -> None:
+def test_only_changed_fields_differ() -> None:
     held = Spec.load("1-2-1", ["workers.cpus=4", "linux_workers.count=1", "addons.metrics-server={}"])
     made = held.changed(["workers.count=3", "workers.linux.count=2"])
     assert (made.workers[0].count, made.workers[0].cpus, made.linux_workers.count) == (3, 4, 2)

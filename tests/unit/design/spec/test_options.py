@@ -54,7 +54,7 @@ def test_each_scalar_field_has_a_variable(row: options.Option, tmp_path: Path) -
         assert spec.load("1-1-1", environment={row.variable: row.example}).addons == {}
 
 
-def test_variables_are_not_taken_twice() -> None:
+def test_no_two_fields_share_a_variable() -> None:
     names = [row.variable for row in SCALARS]
     assert len(set(names)) == len(names)
     others = {"LAB", "SPEC", "MIRROR", "DEBUG", "CACHE", "STATE", "LIBVIRT_URI", "OVN_NB", "STALL_SECONDS"}

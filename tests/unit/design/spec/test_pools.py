@@ -63,7 +63,7 @@ def test_set_changes_every_pool_or_one(mixed: str) -> None:
     assert spec.load("1-1-1", ["workers.node.cpus=3"]).workers[0].cpus == 3
 
 
-def test_set_of_what_only_windows_has_changes_windows_pools(mixed: str) -> None:
+def test_set_of_a_windows_field_changes_only_windows_pools(mixed: str) -> None:
     assert field(spec.load(mixed, ["workers.golden=false"]), "golden") == {"node": False, "win25": False, "lin": True}
     made = spec.load(mixed, ["workers.golden=false", "workers.node.os=debian-13"])
     assert field(made, "golden") == {"node": True, "win25": False, "lin": True}
@@ -133,7 +133,7 @@ def test_a_rehearsal_simulates_every_windows_pool(mixed: str) -> None:
         assert "brings its own media" in refused(mixed, change, rehearse=True)
 
 
-def test_a_rehearsal_leaves_the_spec_s_own_medium_aside(tmp_path: Path) -> None:
+def test_a_rehearsal_ignores_the_medium_of_the_spec(tmp_path: Path) -> None:
     path = tmp_path / "lab.yaml"
     path.write_text("workers: {os: windows-2025, media: own.iso}\n")
     (pool,) = spec.load(str(path), rehearse=True).workers

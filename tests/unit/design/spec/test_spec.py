@@ -114,7 +114,7 @@ def test_other_names_of_time_zones_are_refused(name: str, says: str) -> None:
     assert says in caught.value.why
 
 
-def test_the_list_of_time_zones_is_whole() -> None:
+def test_the_list_of_time_zones_is_complete() -> None:
     zones = time_zones.zones()
     assert len(zones) == 141
     assert all(name == name.strip() and name for name in zones)
@@ -152,6 +152,6 @@ def test_any_text_is_a_spec_or_a_usage_error(source: str) -> None:
 
 
 @given(st.text())
-def test_any_change_is_taken_or_refused(change: str) -> None:
+def test_any_change_is_accepted_or_refused(change: str) -> None:
     with contextlib.suppress(UsageError):
         spec.load("1-1-1", [change])

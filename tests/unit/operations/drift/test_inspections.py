@@ -411,7 +411,7 @@ def test_another_file_in_the_place_of_a_disk_is_left_alone(lab: Standing) -> Non
     assert "snapshot" in drift.actual
 
 
-def test_a_disk_that_was_detached_comes_back(lab: Standing) -> None:
+def test_a_detached_disk_is_attached_again(lab: Standing) -> None:
     """Also the one with containerd's store, which the machine got after its first start."""
     store = f"lab.{NODE}.store.qcow2"
     lab.pool.add(store, backing=lab.plan.node(NODE).volume("base").name)
@@ -455,7 +455,7 @@ def test_services(lab: Standing) -> None:
     assert MEMBER in second.steps
 
 
-def test_a_changed_file_is_named_and_comes_before_services(lab: Standing) -> None:
+def test_a_changed_file_is_reported_before_services(lab: Standing) -> None:
     guest = lab.guests["controller-1"]
     guest.changed = {"/etc/containerd/config.toml": PREPARED}
     guest.services |= {"containerd": "stopped"}

@@ -141,7 +141,7 @@ def test_a_clock_that_can_not_be_set_is_reported(played: Played) -> None:
     assert "3600 s behind" in caught.value.why
 
 
-def test_an_answer_that_is_no_time_is_refused(played: Played) -> None:
+def test_a_malformed_time_is_refused(played: Played) -> None:
     class Strange(Guest):
         def execute(self, command: object, stdout: Any = None, *_: object) -> int:
             stdout(b"\x1b[31mlater\n")

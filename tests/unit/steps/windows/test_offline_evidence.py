@@ -101,7 +101,7 @@ def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Run, NodePlan]:
 
 
 @pytest.mark.parametrize(("cached", "fetched"), [(BASE, 1), (b"made again since", 2), (None, 2)])
-def test_a_clone_s_disk_is_put_on_a_base_that_may_be_read(
+def test_a_clone_s_disk_is_based_on_a_readable_copy(
     clone: tuple[Run, NodePlan], cached: bytes | None, fetched: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, node = clone

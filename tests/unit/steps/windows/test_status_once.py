@@ -40,7 +40,7 @@ def test_all_steps_look_at_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.asked == ["status", "status"]
 
 
-def test_a_step_that_acts_is_looked_at_again() -> None:
+def test_a_step_that_acted_is_checked_again() -> None:
     node = Node()
     steps = _steps(node)
     containerd = runs.titled(steps, "containerd node-1")

@@ -75,7 +75,7 @@ def test_own_builds_take_the_place_of_the_sources(tmp_path: Path) -> None:
     assert len(store.entries()) == 2
 
 
-def test_one_that_runs_in_an_image_is_put_over_it(tmp_path: Path) -> None:
+def test_a_program_in_an_image_replaces_the_image_s_own(tmp_path: Path) -> None:
     """Linux' kube-proxy: the rest of the source's image stays as it is."""
     mine = program(tmp_path / "kube-proxy", ELF + b"mine")
     source = OverriddenSource(Origin(tmp_path), {PROXY: mine})
@@ -106,7 +106,7 @@ def test_one_that_runs_in_an_image_is_put_over_it(tmp_path: Path) -> None:
         assert file.read() == ELF + b"mine"
 
 
-def test_an_image_that_the_source_lacks_is_not_brought_by_its_program(tmp_path: Path) -> None:
+def test_a_program_does_not_replace_a_missing_image(tmp_path: Path) -> None:
     source = OverriddenSource(Origin(tmp_path, PROXY), {PROXY: program(tmp_path / "p")})
     assert list(source.cannot([PROXY])) == [PROXY]
 

@@ -145,7 +145,7 @@ def test_a_bundle_in_the_cache_comes_first(tmp_path: Path) -> None:
     assert reason == "bundle: 'old.tar' in the cache has everything."
 
 
-def test_a_bundle_in_the_cache_that_lacks_something_is_passed_over() -> None:
+def test_an_incomplete_bundle_in_the_cache_is_skipped() -> None:
     put(bundle.folder() / "small.tar", KUBELET)
     source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=answers)
     assert source.name == "upstream"

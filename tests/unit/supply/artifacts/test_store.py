@@ -77,7 +77,7 @@ def test_the_first_one_wins(file: Path) -> None:
     assert first.path.read_bytes() == b"MZ content"
 
 
-def test_a_file_that_is_not_whole_counts_as_missing_and_is_replaced(file: Path) -> None:
+def test_an_incomplete_file_counts_as_missing_and_is_replaced(file: Path) -> None:
     path = store.keep(KEY, KUBELET, file, "").path
     path.chmod(0o644)
     path.write_bytes(b"MZ")
@@ -166,7 +166,7 @@ def test_entries_cached_by_earlier_winlabs_are_kept(root: Path) -> None:
     assert store.entries() == [store.Entry(KEY, kept, "2026-11-22T21:24:24Z", 1.5)]
 
 
-def test_a_file_of_the_cache_is_read_whole(tmp_path: Path) -> None:
+def test_a_cached_file_is_read_completely(tmp_path: Path) -> None:
     (tmp_path / "made").write_bytes(b"kubelet")
     kept = store.keep(KEY, KUBELET, tmp_path / "made", "here")
     assert store.is_whole(kept.path)

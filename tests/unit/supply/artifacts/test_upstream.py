@@ -36,7 +36,7 @@ def pe(machine: int = 0x8664) -> bytes:
     return b"MZ" + bytes(58) + (64).to_bytes(4, "little") + b"PE\0\0" + machine.to_bytes(2, "little") + bytes(100)
 
 
-def test_pins_are_found_by_what_they_are() -> None:
+def test_pins_are_found_by_their_artifact() -> None:
     pins = Pins(programs=(KUBELET, CTR), images=(PAUSE,), manifests=(YAML,))
     assert pins.program(Program("ctr", "2", "linux")) is CTR
     assert pins.program(Program("ctr", "2", "windows")) is None
@@ -123,7 +123,7 @@ def test_lists_of_digests(text: str, found: str | None) -> None:
         (b"hello", "linux", "no program"),
     ],
 )
-def test_what_kind_of_program_it_is(tmp_path: Path, content: bytes, os: Any, words: str | None) -> None:
+def test_kinds_of_programs(tmp_path: Path, content: bytes, os: Any, words: str | None) -> None:
     file = tmp_path / "program"
     file.write_bytes(content)
     problem = executable.problem(file, os)
@@ -146,7 +146,7 @@ def packed(kind: str, members: dict[str, bytes], folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", [".tar.gz", ".tgz", ".zip"])
-def test_members_are_taken_out(tmp_path: Path, kind: str) -> None:
+def test_members_are_extracted(tmp_path: Path, kind: str) -> None:
     archive = packed(kind, {"./bin/ctr": b"one", "../../evil": b"two", "bin/other": b"three"}, tmp_path)
     out = tmp_path / "out"
     out.mkdir()

@@ -97,7 +97,7 @@ def test_key_of_a_download_is_its_digest_not_its_address() -> None:
     assert cache.key(published()) != cache.key(published(b"other"))
 
 
-def test_media_of_your_own_have_no_key() -> None:
+def test_media_of_the_user_have_no_key() -> None:
     recipe = built(build=None, os="windows", format="iso")
     with pytest.raises(UsageError, match="by itself"):
         cache.key(recipe)

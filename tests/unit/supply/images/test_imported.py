@@ -163,7 +163,7 @@ def test_a_golden_image_has_the_key_of_its_inputs(tmp_path: Path, monkeypatch: p
     assert golden.find("0" * 16) is None, "an earlier winlab took in what calls itself so"
 
 
-def test_only_as_much_is_copied_as_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_copied_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = cache.key(recipes.get("debian-13"))
     file = packed(tmp_path / "x.tar", DISK, "debian-13", key)
     usage = shutil.disk_usage(tmp_path)
@@ -176,7 +176,7 @@ def test_only_as_much_is_copied_as_there_is_room_for(tmp_path: Path, monkeypatch
     "changes",
     [{"size": 1}, {"size": 10**15}, {"file": "../../x"}, {"seconds": "inf"}, {"made": "\x1b[2J"}, {"sha256": "x"}],
 )
-def test_a_manifest_that_lies_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_false_manifest_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
     key = cache.key(recipes.get("debian-13"))
     with pytest.raises(UsageError):
         bring(packed(tmp_path / "x.tar", DISK, "debian-13", key, **changes))

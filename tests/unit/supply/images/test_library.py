@@ -199,7 +199,7 @@ def _keys_there() -> set[str]:
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_a_medium_that_is_there_decides(tmp_path: Path, cached: bool) -> None:
+def test_an_available_medium_decides(tmp_path: Path, cached: bool) -> None:
     keep(make(WINDOWS, SATA, f"workers.media={iso(tmp_path, 'old')}"))
     assert golden_key(make(WINDOWS, SATA)) in _keys_there()
     other = iso(tmp_path, "other")

@@ -28,7 +28,7 @@ def load(folder: Path, text: str, *allow: Path) -> spec.Spec:
     return spec.load(str(folder / "lab.yaml"), allow=allow)
 
 
-def test_a_link_out_of_the_folder_is_refused_unless_it_leads_where_the_spec_may_look(folder: Path) -> None:
+def test_a_link_out_of_the_folder_is_refused_unless_the_spec_may_read_its_target(folder: Path) -> None:
     (folder / "c-drive/link").symlink_to("../b.txt")
     assert len(stock.take(load(folder, "workers: {files: c-drive}")).files[folder / "c-drive"]) == 2
     (folder / "c-drive/link").unlink()

@@ -37,7 +37,7 @@ class TestFields:
         with pytest.raises(UsageError, match="can't be read"):
             take(tmp_path, f"workers: {{{field.format(LONG)}}}")
 
-    def test_a_folder_that_is_closed(self, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_folder_without_access(self, field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         stat = os.stat
 
         def closed(path: object, **options: bool) -> os.stat_result:
@@ -59,7 +59,7 @@ def test_a_sparse_file_is_refused_before_it_is_read(field: str, tmp_path: Path) 
         take(tmp_path, f"workers: {{{field}}}")
 
 
-def test_a_closed_folder_below_one_is_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_subfolder_is_not_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "files/closed").mkdir(parents=True)
     walk = os.scandir
 
@@ -78,7 +78,7 @@ def test_files_that_can_no_longer_be_read(tmp_path: Path) -> None:
         stock._places({tmp_path / LONG: (stock.Material(name="x", sha256="0" * 64),)})
 
 
-def test_a_template_that_refers_to_links_in_a_circle(tmp_path: Path) -> None:
+def test_a_template_that_refers_to_circular_links(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "own.j2").write_text('{% include "loop" %}')
     with pytest.raises(UsageError, match="can't be used"):

@@ -121,7 +121,7 @@ def test_wrong_user_files_are_named(own: Path, changes: dict[str, str | tuple[st
         (b"\xff\xfe\x00", "drv2"),
     ],
 )
-def test_only_drivers_for_disks_are_there_for_setup(own: Path, inf: bytes, place: str) -> None:
+def test_setup_gets_only_drivers_for_disks(own: Path, inf: bytes, place: str) -> None:
     """The Setup of 2025 ends if any driver in its folder can't be installed in Windows PE."""
     (own / "driver/x/my.INF").write_bytes(inf)
     assert f"{place}/own-1/my.sys" in staged(extra_drivers=f"[{own / 'driver'}]")

@@ -68,7 +68,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     assert len(report.problems) == 4
 
 
-def test_media_that_ask_for_a_key_can_be_used_all_the_same(tmp_path: Path) -> None:
+def test_media_that_ask_for_a_key_can_still_be_used(tmp_path: Path) -> None:
     """winlab presses it."""
     report = inspection.inspect(make_server_medium(tmp_path / "w.iso", noprompt=False))
     assert (report.prompts, report.problems) == (True, [])
@@ -81,7 +81,7 @@ def test_linux_media(tmp_path: Path) -> None:
     assert "no UDF file system" in report.problems[0].what
 
 
-def test_a_download_that_broke_off(tmp_path: Path) -> None:
+def test_an_incomplete_download(tmp_path: Path) -> None:
     path = make_server_medium(tmp_path / "w.iso")
     whole = path.stat().st_size
     with path.open("r+b") as file:

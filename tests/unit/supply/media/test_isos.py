@@ -97,7 +97,7 @@ def test_the_overlay_makes_the_catalog_point_at_the_image_without_prompt(tmp_pat
     assert not windows_iso.asks_for_a_key(path)
 
 
-def test_the_overlay_hides_what_asks_under_bios(tmp_path: Path) -> None:
+def test_the_overlay_hides_the_prompt_under_bios(tmp_path: Path) -> None:
     """And nothing else in that folder; the descriptor's checksum and CRC are right (ECMA-167 4/7.2)."""
     path = tmp_path / "w.iso"
     make_windows_iso(path, wim=make_wim(["A"]))

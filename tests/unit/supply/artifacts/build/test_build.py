@@ -164,7 +164,7 @@ def test_the_programs_of_a_module_are_compiled_together_and_once(compiler: Compi
     assert len(compiler.runs) == 2
 
 
-def test_the_same_release_said_otherwise_is_the_same(compiler: Compiler) -> None:
+def test_another_spelling_of_a_release_is_the_same_release(compiler: Compiler) -> None:
     first = source().obtain(Program("etcd", "3.6.16-0", "linux"), Quiet())
     second = source().obtain(Program("etcd", "v3.6.16", "linux"), Quiet())
     assert first.path == second.path
@@ -204,7 +204,7 @@ def test_a_checkout_of_another_project_is_refused(tmp_path: Path) -> None:
         BuildSource(K8S, {"x.org/y": tmp_path})
 
 
-def test_the_compiler_for_c_is_missed_before_anything_is_built(
+def test_a_missing_c_compiler_is_reported_before_anything_is_built(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(tags: tuple[str, ...]) -> None:

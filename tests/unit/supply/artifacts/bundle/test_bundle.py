@@ -125,7 +125,7 @@ def test_leftovers_of_a_killed_bundle_are_removed_first(parts: list[Any], tmp_pa
     assert sorted(path.name for path in tmp_path.glob("*lab*")) == ["lab.tar"]
 
 
-def test_an_image_goes_to_where_the_cache_looks(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_is_stored_where_the_cache_looks(made: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache.lookup(RECIPE) is None
     image = restore_image(made, RECIPE, Quiet())
     assert cache.lookup(RECIPE) == image
@@ -280,7 +280,7 @@ def test_a_failure_leaves_the_old_bundle(made: Bundle, tmp_path: Path) -> None:
     assert made.path.read_bytes() == before
 
 
-def test_every_cut_is_noticed_at_once(made: Bundle) -> None:
+def test_every_truncation_is_noticed_at_once(made: Bundle) -> None:
     content = made.path.read_bytes()
     for size in [0, 1, 511, 512, 600, 1024, *range(2048, len(content), 1500), len(content) - 512, len(content) - 1]:
         made.path.write_bytes(content[:size])
@@ -405,7 +405,7 @@ def _name(value: str) -> Callable[[dict[str, Any]], None]:
         (_name("a/b"), "can't be used"),
     ],
 )
-def test_a_list_that_lies_is_refused(made: Bundle, change: Callable[[dict[str, Any]], None], words: str | None) -> None:
+def test_a_false_list_is_refused(made: Bundle, change: Callable[[dict[str, Any]], None], words: str | None) -> None:
     path = rewritten(made, change)
     if words is None:  # the version of the format may be left out: 1 is the first
         open_bundle(path)

@@ -147,13 +147,13 @@ def test_another_digest_is_refused(archive: Path) -> None:
 
 
 @pytest.mark.parametrize("where", [100, 600, 3000, -4000])
-def test_one_that_is_cut_off_is_refused(archive: Path, where: int) -> None:
+def test_a_truncated_archive_is_refused(archive: Path, where: int) -> None:
     archive.write_bytes(archive.read_bytes().rstrip(b"\0")[:where])
     with pytest.raises((TransferError, UsageError), match=r"pause\.tar"):
         oci.verify(archive, PAUSE)
 
 
-def test_a_compressed_one_that_is_cut_off_is_refused(archive: Path) -> None:
+def test_a_truncated_compressed_archive_is_refused(archive: Path) -> None:
     content = gzip.compress(archive.read_bytes())
     archive.write_bytes(content[: len(content) // 2])
     with pytest.raises((TransferError, UsageError), match=r"pause\.tar"):
@@ -188,7 +188,7 @@ def test_a_tar_of_something_else_is_refused(tmp_path: Path) -> None:
         oci.inspect(pack(tmp_path / "x.tar", {"README": b"hello"}))
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         oci.inspect(tmp_path / "nowhere.tar")
 
@@ -320,7 +320,7 @@ def test_indexes_that_multiply_are_refused(archive: Path, tmp_path: Path) -> Non
     assert "too many entries" in caught.value.why
 
 
-def test_an_index_that_leads_to_itself_is_refused(archive: Path, tmp_path: Path) -> None:
+def test_an_index_that_refers_to_itself_is_refused(archive: Path, tmp_path: Path) -> None:
     """Its name is not a SHA-256, so that nothing compares it."""
     files = read(archive)
     entry = {"digest": "md5:x", "mediaType": oci.INDEXES[0]}
