@@ -18,6 +18,7 @@ from test_sentences import TOP
 
 SCOPE = ["*.md", "docs/*.md", "tools/README.md", "standin/README.md", "winlab/addons/metrics_server/README.md"]
 SCOPE += [f"winlab/{folder}*.py" for folder in ("", "addons/**/", "cli/", "history/", "host/", "supply/**/")]
+SCOPE += ["tests/**/*.py", "standin/tests/*.py"]
 SCOPE += [f"winlab/design/{folder}/**/*.py" for folder in ("catalog", "cause", "cni", "fault", "render", "system")]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
@@ -86,8 +87,10 @@ def hits(text: str, first: int = 1) -> Iterator[str]:
 
 
 def comments(path: Path) -> Iterator[tuple[int, str]]:
-    """The docstrings and comments of a module, each with the number of its first line."""
+    """The docstrings, comments and names of tests of a module, each with the number of its first line."""
     for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.lineno, node.name.replace("_", " ")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
     with path.open("rb") as source:
@@ -146,6 +149,12 @@ def test_a_phrase_is_noticed(text: str) -> None:
 @pytest.mark.parametrize("text", GOOD)
 def test_plain_text_is_accepted(text: str) -> None:
     assert not list(hits(text))
+
+
+def test_docstrings_comments_and_names_of_tests_are_checked(tmp_path: Path) -> None:
+    path = tmp_path / "test_x.py"
+    path.write_text('"""One."""\n\n\ndef test_it_is_told() -> None:\n    x = "three"  # two\n')
+    assert sorted(comments(path)) == [(1, "One."), (4, "test it is told"), (5, "two")]
 
 
 def test_a_hit_names_line_phrase_and_replacement() -> None:
