@@ -27,7 +27,7 @@ class Recorder:
 
 
 def register(config: pytest.Config) -> None:
-    """Record this run, in the process that hears of all its tests."""
+    """Record this run, in the process that gets the reports of all tests."""
     if LANE in os.environ and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder())
 

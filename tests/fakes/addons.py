@@ -11,7 +11,7 @@ from winlab.design import addon
 
 @pytest.fixture
 def fresh_registry() -> Iterator[None]:
-    """Has the registry look again, in this test and after it."""
+    """Resets the registry, in this test and after it."""
     _forget()
     yield
     _forget()

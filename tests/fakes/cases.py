@@ -1,4 +1,4 @@
-"""Specs that stand for all kinds of labs: golden files and other tests go through them."""
+"""Specs that represent all kinds of labs: golden files and other tests use them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nU0VDUkVU\n-----END RSA PRIVATE KEY-----\
 
 
 def coded(text: str) -> str:
-    """As a kubeconfig has it."""
+    """Encoded as in a kubeconfig."""
     return base64.b64encode(text.encode()).decode()
 
 

@@ -1,4 +1,4 @@
-"""A standing lab without a hypervisor: machines, volumes, a network and a cluster that remember, and a winlab that can
+"""An existing lab without a hypervisor: machines, volumes, a network and a cluster that remember, and a winlab that can
 be killed at any of its acts."""
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WRITE = LabFolder.write
 
 
 class Killed(BaseException):
-    """The process is gone: nothing after it happens, not even what cleans up."""
+    """The process is gone: nothing after it happens, not even clean-up."""
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Domain:
 
 @dataclass
 class World:
-    """The host, and how much of it is left to do: at the act number *kill* winlab is killed."""
+    """The host, and the acts so far: winlab is killed at the act number *kill*."""
 
     folder: LabFolder
     facts: HostFacts
@@ -74,7 +74,7 @@ class World:
 
     @contextmanager
     def act(self, what: str) -> Iterator[None]:
-        """One act that lasts: done whole, or not at all."""
+        """One act that persists: done completely, or not at all."""
         with self._lock:
             if self.kill is not None and len(self.acts) >= self.kill:
                 raise Killed(what)
@@ -92,7 +92,7 @@ class World:
         return Proposal(spec, plans.make(spec, self.folder.lab, self.facts, stock, None, standing), stock)
 
     def seen(self) -> dict[str, Any]:
-        """All of the lab that lasts."""
+        """Every part of the lab that persists."""
         return {
             "machines": {name: (one.tag.plan, one.sizes) for name, one in sorted(self.domains.items())},
             "volumes": sorted(self.volumes),
@@ -306,7 +306,7 @@ class Cluster(Kubectl):
 def world(
     monkeypatch: pytest.MonkeyPatch, folder: LabFolder, facts: HostFacts, stock: Callable[[Spec], Stock]
 ) -> World:
-    """A host on which ``create`` and ``apply`` do all but make real things."""
+    """A host on which ``create`` and ``apply`` do everything but make real things."""
     made = World(folder, facts, stock)
     names = "machines find state is_running sizes resize carries set_tag remove eject"
     for name in names.split():

@@ -176,7 +176,7 @@ class Cluster(Kubectl):
         return self._answer(pod, rest.path, parse_qs(rest.query))
 
     def _answer(self, pod: str, path: str, query: dict[str, list[str]]) -> str:
-        """What agnhost in *pod* says."""
+        """The answer of agnhost in *pod*."""
         if path == "hostname":
             return pod
         if path == "echo":

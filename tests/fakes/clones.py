@@ -50,7 +50,7 @@ def keep(
 
 
 class Network:
-    """The northbound database, as far as a builder asks: which blocks others have, and what there is of its own lab."""
+    """The northbound database, as far as a builder asks: blocks of other labs, and its own lab's rows."""
 
     def __init__(self, taken: set[str], standing: str | None = None) -> None:
         self.taken, self.standing = taken, standing

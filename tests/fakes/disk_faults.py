@@ -18,7 +18,7 @@ REMOVALS = ("unlink", "remove", "rmdir")  # a full disk still allows these
 
 
 class Disk:
-    """Counts the changes below *folder*; the n-th fails with *number*, and all after it if *stays*."""
+    """Counts the changes below *folder*; the n-th fails with *number*, and all later ones if *stays*."""
 
     def __init__(self, folder: Path, fail_at: int, number: int, *, stays: bool, removals: bool) -> None:
         self.folder, self.fail_at, self.number, self.stays = str(folder), fail_at, number, stays

@@ -1,4 +1,4 @@
-"""Disks in the format qcow2: as much of one as winlab reads itself, and an answer of qemu-img."""
+"""Disks in the format qcow2: the part that winlab reads itself, and an answer of qemu-img."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def qcow2(
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, told: str = '{"format": "qcow2"}') -> list[tuple[str, ...]]:
-    """Let qemu-img say this of every disk; what it is asked."""
+    """Let qemu-img give this answer for every disk; return its calls."""
     asked: list[tuple[str, ...]] = []
 
     def run(args: Any, **_: Any) -> Result:

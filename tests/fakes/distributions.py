@@ -1,4 +1,4 @@
-"""Packages of other people, as if installed: modules and metadata in a folder on Python's path."""
+"""Packages of other authors, as if installed: modules and metadata in a folder on Python's path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def install(
 
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[partial[Distribution]]:
-    """Installs packages of other people for one test: ``distribution(name, version, files, points)``."""
+    """Installs packages of other authors for one test: ``distribution(name, version, files, points)``."""
     before = set(sys.modules)
     monkeypatch.syspath_prepend(tmp_path)
     yield partial(install, tmp_path)

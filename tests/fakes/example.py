@@ -1,4 +1,4 @@
-"""The examples in docs/api.md: tests run what stands there."""
+"""The examples in docs/api.md: tests run them."""
 
 from __future__ import annotations
 

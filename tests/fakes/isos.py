@@ -23,7 +23,7 @@ def make_wim(
     others: tuple[str, ...] = (),
     revision: int = 587,
 ) -> bytes:
-    """A WIM of nothing but its list of images."""
+    """A WIM with only its list of images."""
     listed = "".join(f"<LANGUAGE>{one}</LANGUAGE>" for one in others)
     xml = "\ufeff<WIM>" + "".join(
         f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><ARCH>{arch}</ARCH><EDITIONID>{edition}</EDITIONID>'
@@ -84,7 +84,7 @@ EVAL = b"[EditionID]\r\n\r\n[Channel]\r\neval\r\n[VL]\r\n0\r\n"
 
 
 def make_server_medium(path: Path, **changes: object) -> Path:
-    """An evaluation medium of Windows Server 2022 that is as it should be, but for *changes*."""
+    """A correct evaluation medium of Windows Server 2022, with *changes*."""
     settings: dict[str, object] = {
         "wim": make_wim([SERVER], edition="ServerStandardEval"),
         "files": {"boot.wim": BOOT, "EI.CFG": EVAL},

@@ -1,4 +1,4 @@
-"""Every configuration and command line that winlab renders for Kubernetes, with how the real program is to be asked.
+"""Every configuration and command line that winlab renders for Kubernetes, with the way to ask the real program.
 
 A :class:`Case` is run in a folder of its own that holds its files. ``{folder}`` in an argument stands for that folder.
 Which binary, and natively or under Wine, is the caller's business.
@@ -45,7 +45,7 @@ class Case:
     kept: str = ""
 
     def problems(self, folder: Path, code: int, output: str, errors: str) -> list[str]:
-        """What is wrong with the program's answer; nothing if all is well."""
+        """The problems of the program's answer; empty if it is correct."""
         found = []
         if code != self.code:
             found.append(f"exit code {code}, not {self.code}")

@@ -35,7 +35,7 @@ class Played(Run):
 
 
 class Empty:
-    """A pool without volumes, so without anything on a serial port."""
+    """A pool without volumes, so without any serial log."""
 
     def exists(self, _name: str) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""A standing lab as inspections see it: everything is as planned until a test says otherwise."""
+"""An existing lab as inspections see it: everything is as planned until a test says otherwise."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Pool:
 
 
 class Overlay:
-    """OVN, as far as inspections ask it."""
+    """OVN, as far as inspections query it."""
 
     def __init__(self) -> None:
         self.differs: list[Difference] = []
@@ -109,7 +109,7 @@ class Overlay:
 
 
 class Guest:
-    """A node: whether it answers, and what it says of itself."""
+    """A node: whether it answers, and its status."""
 
     def __init__(self) -> None:
         self.answers = True
@@ -208,7 +208,7 @@ class Standing:
         return [one.drift for one in self.findings(node, **changes)]
 
     def change(self, name: str, old: str, new: str, *, live: bool = False) -> None:
-        """Change a machine's definition, or what runs, by hand."""
+        """Change a machine's definition, or its running state, manually."""
         machine = self.plan.node(name).domain
         for texts in (self.live, self.xml) if live else (self.xml,):
             assert old in texts[machine], old

@@ -31,7 +31,7 @@ NOW = 1_800_000_000.0
 
 
 class Pool:
-    """A storage pool with serial logs that never say anything new."""
+    """A storage pool with serial logs that never change."""
 
     free_bytes = 0
     folder = "/pool"
@@ -53,7 +53,7 @@ class Pool:
 
 @dataclass
 class Played:
-    """What the guests of a lab do. ``log`` has all that was asked of them and of their machines."""
+    """The guests of a lab. ``log`` has every request to them and to their machines."""
 
     lab: LabOnSite
     log: list[str] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Guest:
 
 @contextmanager
 def lab(monkeypatch: pytest.MonkeyPatch, spec: str = "1-1-1") -> Iterator[Played]:
-    """A lab that runs; no time passes in it but by waiting."""
+    """A running lab; time passes in it only by waiting."""
     plan = plans.make(plans.KVM, spec)
     passing = runs.clock(monkeypatch)
     played_time = SimpleNamespace(monotonic=passing.monotonic, sleep=passing.sleep, time=lambda: NOW)

@@ -23,7 +23,7 @@ from winlab.lab_folder import LabFolder
 
 
 class Windows:
-    """It runs winlab's scripts, whichever way they come, and remembers by which.
+    """It runs winlab's scripts over either connection, and remembers which.
 
     ``deaf`` are the ways that don't answer; ``cut`` are scripts in the middle of which WinRM stops responding for good.
     """
@@ -54,7 +54,7 @@ class Windows:
             raise UnreachableError(f"'node-1' does not answer {way}.")
 
     def perform(self, way: str, line: str, stdin: bytes) -> tuple[int, bytes]:
-        """What a command line prints, and its exit code."""
+        """The output of a command line, and its exit code."""
         if "payload.json" in line:
             return 0, b"E:\r\n"
         if "%OS%" in line:
@@ -75,7 +75,7 @@ class Windows:
 
 
 class Login:
-    """A login by one of the two ways."""
+    """A login over one of the two connections."""
 
     def __init__(self, windows: Windows, way: str) -> None:
         self._windows = windows
