@@ -143,7 +143,7 @@ def judge(parser: Parser, content: bytes, folder: Path) -> tuple[str, str, bool]
 
 
 def _documented(error: WinlabError) -> tuple[str, str]:
-    """What is wrong with an error; and its traceback."""
+    """The problem of an error; and its traceback."""
     problems = (
         [one for one in error.exceptions if not isinstance(one, WinlabError)] if isinstance(error, LabError) else []
     )
@@ -235,7 +235,7 @@ def _listen(parser: Parser, out: int, pid: int, totals: Totals, seen: set[str]) 
 
 
 def confine(folder: Path) -> None:
-    """This process writes below *folder* alone, starts nothing, connects to nothing, and has an end."""
+    """This process writes only below *folder*, starts nothing, connects to nothing, and is limited in time."""
     for name in [name for name in os.environ if name.startswith("WINLAB_") or name.lower().endswith("_proxy")]:
         del os.environ[name]
     os.environ.update(

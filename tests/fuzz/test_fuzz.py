@@ -35,7 +35,7 @@ def test_inputs_that_failed_before(case: Path) -> None:
 
 
 def test_an_unexpected_outcome_is_noticed() -> None:
-    """What the harness is for: another exception, an error that says nothing, too much memory, a program, an end."""
+    """What the harness must notice: another exception, an empty error, too much memory, a program, an exit."""
     from winlab.errors import UsageError
 
     def crash(content: bytes, folder: Path) -> None:

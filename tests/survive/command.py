@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def failure(self) -> str:
-        """What the command said when it failed: what and cure, in one line."""
+        """The message of a failed command: what and cure, in one line."""
         ended = self.of("RunEnded")
         failures = ended[-1].get("failures", []) if ended else []
         text = "; ".join(f"{row['what']} [{row['cure']}]" for row in failures)
@@ -166,7 +166,7 @@ def _paths() -> dict[str, str]:
 
 
 def _left(mark: str) -> list[str]:
-    """What a command had started and still runs after a while. Machines are libvirt's."""
+    """Processes that a command started and that still run after a while. Machines belong to libvirt."""
     end = time.monotonic() + GRACE
     while rows := targets.marked(mark):
         if time.monotonic() > end:

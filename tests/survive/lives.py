@@ -60,7 +60,7 @@ class Stage:
             subprocess.run(HEAL, check=True, capture_output=True)
 
     def look(self) -> Traces:
-        """What the host has now, with winlab's own folders."""
+        """The current state of the host, with winlab's own folders."""
         staging = self._folder("WINLAB_CACHE", ".cache/winlab") / "staging"
         folders = {"tmp": self.wired.folder / "tmp", "state": self.state / "labs", "staging": staging}
         return {
@@ -71,11 +71,11 @@ class Stage:
         }
 
     def left(self, before: Traces) -> list[str]:
-        """What is there now and was not before, and the other way round."""
+        """Everything that appeared or vanished."""
         return left(before, self.look(), self.lab)
 
     def secrets(self) -> list[str]:
-        """Where secrets of the lab are now and must not be."""
+        """The places that have secrets of the lab and must not."""
         return self.scan(self.state, self.lab) if self.scan is not None else []
 
     @property
@@ -180,7 +180,7 @@ class _Creation:
         self._seconds, self._commands = 0.0, 0
 
     def play(self) -> None:
-        """Until the lab is Ready; then destroy it, and write down what is left."""
+        """Until the lab is Ready; then destroy it, and record what is left."""
         stage = self._stage
         if (gone := stage.destroy()).code:
             raise LifeError(gone.failure)
@@ -225,7 +225,7 @@ class _Creation:
         return outcome
 
     def _take(self, outcome: Outcome) -> None:
-        """Write down what this command made of the last kill, and remember its own."""
+        """Record how this command handled the last kill, and remember its own."""
         again = [event["step"] for event in outcome.of("StepStarted") if event["step"] in self._done]
         ended = {event["step"]: event["seconds"] for event in outcome.of("StepDone", "StepFailed")}
         for event in outcome.of("StepStarted"):

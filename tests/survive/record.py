@@ -1,4 +1,4 @@
-"""What was seen: a line of JSON for each, so that ``make survive`` resumes where it was interrupted."""
+"""The results: a line of JSON for each, so that ``make survive`` resumes where it was interrupted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Calm:
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill, and what the next command made of it.
+    """One kill, and how the next command handled it.
 
     :param at: seconds from the command's start to the kill.
     :param ended: seconds from the kill to the command's end.
@@ -70,7 +70,7 @@ class Kill:
 
     @property
     def fault(self) -> str:
-        """What did not go as it should; empty if all did."""
+        """The failures; empty if there are none."""
         failed = "" if self.after in ("ready", "killed", "gone") else f"the next command: {self.after}"
         steps = [step for step in self.again if not only_looks(step)]
         again = f"done again: {', '.join(steps)}" if steps else ""

@@ -1,4 +1,4 @@
-"""The catalog's files, and those that packages of other people bring: recipes, known-good versions, releases and pins."""
+"""The catalog's files, and those of packages of other authors: recipes, known-good versions, releases and pins."""
 
 from __future__ import annotations
 

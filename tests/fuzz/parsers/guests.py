@@ -1,4 +1,4 @@
-"""What guests say: results of scripts, logs, the serial port, screens, tags."""
+"""Data from guests: results of scripts, logs, the serial port, screens, tags."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def lists() -> list[bytes]:
 
 @parser("api-lists", lists, mutation.JSON)
 def api_lists(content: bytes, folder: Path) -> None:
-    """All that reads lists, one after the other; each refuses by itself."""
+    """All readers of lists, one after the other; each refuses by itself."""
     kubectl = _Says(text(content))
     for read in (
         lambda: diagnose.pods(kubectl),
