@@ -25,7 +25,7 @@ class Machine:
         return self.serial.read_text(errors="replace") if self.serial.exists() else ""
 
     def wait_for(self, *words: str, key: str = "", at: str = "") -> str:
-        """Wait until one of the words is on the serial port; which.
+        """Wait until one of the words is on the serial port; return it.
 
         :param key: pressed each time that *at* is there.
         """

@@ -1,9 +1,9 @@
-"""A real host, a golden image and real labs, made once for all integration tests by the commands that people use.
+"""A real host, a golden image and real labs, made once for all integration tests by the commands that users run.
 
 The bundle is built while the golden image is sealed, and the lab ``it-j`` joins a control plane on the host
 (joining.py) while the tests of the other labs run: each leaves a core idle.
 
-Two labs stand side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
+Two labs exist side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
 bundle alone; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member
 of the group ``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second
 ends where the guests answer.
@@ -124,13 +124,13 @@ def _packages() -> None:
 
 @pytest.fixture(scope="session")
 def kept(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """Where the shared labs and what they are made of live."""
+    """The folder of the shared labs and their inputs."""
     return Kept(tmp_path_factory, keeps=pytestconfig.getoption("--keep-labs"))
 
 
 @pytest.fixture(scope="session")
 def state(kept: Kept) -> Path:
-    """The folder of the labs' secrets, so that the tests leave the person's own alone."""
+    """The folder of the labs' secrets, so that the tests leave the user's own alone."""
     return kept.folder("state")
 
 
@@ -292,7 +292,7 @@ def standin_root(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def bundle(golden: Golden, bundling: Future[Path] | None) -> Path:
-    """All that the first lab needs, in one file, from what this machine has or builds."""
+    """Everything that the first lab needs, in one file, from what this host has or builds."""
     assert bundling is not None
     return bundling.result()
 

@@ -71,11 +71,11 @@ class ControlPlane:
                 process.wait()
 
     def kubectl(self, *words: str, admin: Path | None = None) -> str:
-        """What the administrator's kubectl prints."""
+        """The output of the administrator's kubectl."""
         return self._call(self._programs["kubectl"], f"--kubeconfig={admin or self.admin}", *words)
 
     def get(self, *words: str) -> Any:
-        """What ``kubectl get`` says."""
+        """The output of ``kubectl get``."""
         return json.loads(self.kubectl("get", *words, "--output=json"))
 
     def _configuration(self) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Loads winlab's firewall table in a network namespace of its own and says what a guest of a lab gets through it.
+"""Loads winlab's firewall table in a network namespace of its own and reports what a guest of a lab gets through it.
 
 Run by ``unshare --map-root-user --net --mount``: ``br-winlab`` is one end of a veth pair, the guest's namespace has the
-other end, and a third namespace is the world behind the host. Prints one JSON object.
+other end, and a third namespace is the network behind the host. Prints one JSON object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What integration tests work with: the command, the labs, and what a lab could leave behind on the host."""
+"""Helpers of integration tests: the command, the labs, and what a lab could leave behind on the host."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ def added(before: Traces, after: Traces, lab: str) -> list[str]:
 
 
 def text(done: subprocess.CompletedProcess[str]) -> str:
-    """What a command printed; it must have ended well."""
+    """The output of a command, which must have succeeded."""
     assert done.returncode == 0, f"{done.args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 def ask(lab: On, node: str, **commands: str) -> dict[str, str]:
-    """What a node prints for each command, all given in one login: a login alone takes an emulated guest seconds."""
+    """A node's output for each command, all in one login: a login alone takes an emulated guest seconds."""
     mark, after = ("echo.& echo == {}& {}", "& ") if node.startswith("node-") else ("echo; echo == {}; {}", "; ")
     line = after.join(mark.format(name, command) for name, command in commands.items())
     parts = ("\n" + text(lab("exec", node, "--", f"{line}{after}{mark.format('end', 'echo')}"))).split("\n== ")
@@ -136,7 +136,7 @@ def ask(lab: On, node: str, **commands: str) -> dict[str, str]:
 
 
 def evidence(labs: Labs, node: str) -> str:
-    """What a node of the first lab says of itself, for the message of a test that failed."""
+    """The status of a node of the first lab, for the message of a failed test."""
     serial = labs.a("serial", node, "--log").stdout[-3000:]
     state = labs.a("status").stdout
     registers = subprocess.run(
@@ -148,7 +148,7 @@ def evidence(labs: Labs, node: str) -> str:
 
 
 def get(labs: Labs, *words: str) -> Any:
-    """What ``kubectl get`` says in the first lab."""
+    """The output of ``kubectl get`` in the first lab."""
     return json.loads(text(labs.a("kubectl", "--", "get", *words, "--output=json")))
 
 
@@ -165,7 +165,7 @@ def is_ready(node: Any) -> bool:
 def worked(printed: str) -> dict[str, str]:
     """The steps of a command with ``--output json`` that had something to do, and how they ended.
 
-    Without those that only look: a busy machine may answer the first question too late, and the second in time.
+    Without those that only check: a busy machine may answer the first query too late, and the second in time.
     """
     told = (event for event in map(json.loads, printed.splitlines()) if event.get("step"))
     kinds = {event["step"]: event["event"] for event in told}

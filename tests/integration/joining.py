@@ -43,7 +43,7 @@ class Joining:
         return self._made.result()
 
     def remove(self) -> None:
-        """Take away the lab, and then the control plane, which is asked to forget the node."""
+        """Destroy the lab, and then the control plane, which has to forget the node."""
         self._pool.shutdown()
         try:
             self._user("destroy", "--lab", LAB, "--anyone")

@@ -1,4 +1,4 @@
-"""Namespaces in the places of labs' nodes, on the switches of OVN on a host that is set up: they send real packets."""
+"""Namespaces in place of labs' nodes, on the switches of OVN on a host that is set up: they send real packets."""
 
 from __future__ import annotations
 

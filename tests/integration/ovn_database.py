@@ -24,7 +24,7 @@ LIMIT = 20  # seconds until the database must serve
 
 
 class Database:
-    """A northbound database and what is in it, read without the adapter."""
+    """A northbound database and its content, read without the adapter."""
 
     def __init__(self, remote: str) -> None:
         self.remote = remote

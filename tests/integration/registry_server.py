@@ -1,4 +1,4 @@
-"""A real registry, the CNCF's distribution, built from its Go modules; with TLS and, if wanted, tokens for reading."""
+"""A real registry, the CNCF's distribution, built from its Go modules; with TLS and optional tokens for reading."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Certificate:
         return self.folder / "key.pem"
 
     def trust(self) -> ssl.SSLContext:
-        """What a client needs that knows this certificate."""
+        """The settings of a client that trusts this certificate."""
         return ssl.create_default_context(cafile=str(self.path))
 
     def token(self, scope: str) -> str:

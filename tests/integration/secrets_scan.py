@@ -1,4 +1,4 @@
-"""Looks for labs' secrets wherever they must not be: plain, as base64 and as UTF-16.
+"""Searches for labs' secrets wherever they must not be: plain, as base64 and as UTF-16.
 
 Every random value of a lab is as good as a planted one: they are read from the lab's own folder. What may have them is
 listed in :data:`ALLOWED` with the reason, and must be closed to everyone but its owner.

@@ -60,7 +60,7 @@ def output(*words: str | Path) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of the test's own, so that everything is really built; Go's own caches are the person's."""
+    """A cache of the test's own, so that everything is really built; Go's own caches are the user's."""
     before = os.environ.get("WINLAB_CACHE")
     os.environ["WINLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     yield Path(os.environ["WINLAB_CACHE"])

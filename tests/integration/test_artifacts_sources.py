@@ -162,7 +162,7 @@ def test_missing_and_unsuitable_images_are_refused(
 
 
 def test_an_altered_layer_in_the_registrys_store(program: Path, certificate: Certificate, tmp_path: Path) -> None:
-    """The registry serves what lies there, and does not look."""
+    """The registry serves the stored bytes without checking them."""
     content = os.urandom(100_000)
     with registry(program, tmp_path, certificate) as host:
         with httpx.Client(verify=certificate.trust(), trust_env=False) as client:

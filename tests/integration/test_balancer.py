@@ -1,4 +1,4 @@
-"""The API address of several controllers: real OVN; network namespaces in the guests' places, each with a server."""
+"""The API address of several controllers: real OVN; network namespaces in place of the guests, each with a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Linux and a Windows machine beside a cluster, which pods reach by their names: as build agents stand.
+"""A Linux and a Windows machine beside a cluster, which pods reach by their names, like build agents.
 
 The pods' network is host-gw's: only nodes have routes to pods, so the way back from such a machine is the lab's router.
 """

@@ -1,4 +1,4 @@
-"""The first shared lab is changed while it stands, compared with its record, and given faults inside its nodes."""
+"""The first shared lab is changed while it exists, compared with its record, and given faults inside its nodes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs, winlab: Winlab)
 
 
 def test_a_disk_is_filled_on_purpose_and_empty_again(labs: Labs, winlab: Winlab) -> None:
-    """The real script with the guest's own file system. So much stays free that the kubelet evicts no pods."""
+    """The real script with the guest's own file system. Enough stays free for the kubelet to evict no pods."""
     before, size = _room(labs)
     wanted = before - (1 << 30)
     assert wanted > 0.2 * size, (before, size)  # the kubelet acts below 10 and 15 %

@@ -1,6 +1,6 @@
 """The rendered conflists, run by the real plug-ins: two nodes and a router made of network namespaces.
 
-What a container runtime does is done by hand: each plug-in gets its part of the conflist on standard input, and the
+The work of a container runtime is done manually: each plug-in gets its part of the conflist on standard input, and the
 result of the one before. Nothing stays: addresses are kept in the test's folder, the rest lives in the namespaces.
 """
 

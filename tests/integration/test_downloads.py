@@ -1,4 +1,4 @@
-"""Downloads from a real HTTP server on the loopback: a good one, and all the bad ones that there are in the wild."""
+"""Downloads from a real HTTP server on the loopback: a good one, and all the bad ones seen in the wild."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _first_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[bytes]]]:
-    """Starts a member: its address, and all that it is to know of (``--initial-cluster``)."""
+    """Starts a member: its address, and all members that it should know (``--initial-cluster``)."""
     chosen = versions.get()
     wanted = [
         Program("kubeadm", chosen.kubernetes, "linux"),

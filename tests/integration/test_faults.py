@@ -1,4 +1,4 @@
-"""Faults on purpose in a lab's network, with real packets: namespaces take the places of nodes."""
+"""Injected faults in a lab's network, with real packets: namespaces replace the nodes."""
 
 from __future__ import annotations
 

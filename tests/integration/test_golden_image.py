@@ -1,4 +1,4 @@
-"""A golden image, made by its command. Labs that stand on it: test_lab.py."""
+"""A golden image, made by its command. Labs that use it: test_lab.py."""
 
 from __future__ import annotations
 

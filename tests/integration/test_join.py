@@ -1,4 +1,4 @@
-"""A worker joins a control plane that winlab did not make, by the commands that people use, and leaves it again."""
+"""A worker joins a control plane that winlab did not make, by the commands that users run, and leaves it again."""
 
 from __future__ import annotations
 

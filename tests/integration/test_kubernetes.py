@@ -1,4 +1,4 @@
-"""The lab's cluster, made from Go modules: its Linux controller, and everything that people do with it."""
+"""The lab's cluster, made from Go modules: its Linux controller, and everything that users do with it."""
 
 from __future__ import annotations
 

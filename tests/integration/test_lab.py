@@ -1,4 +1,4 @@
-"""The lab itself: two labs side by side, logged in to by ssh and WinRM, and taken away again."""
+"""The lab itself: two labs side by side, logged in to by ssh and WinRM, and destroyed again."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_another_spec_is_refused(labs: Labs, winlab: Winlab) -> None:
 
 @pytest.fixture(scope="session")
 def controller(labs: Labs) -> dict[str, str]:
-    """What the first lab's controller says of itself and of its neighbour."""
+    """The first lab's controller's report about itself and its neighbour."""
     return ask(
         labs.a,
         "controller-1",
@@ -358,14 +358,14 @@ def test_media_are_untouched(labs: Labs, scripted: Winlab, monkeypatch: pytest.M
 
 
 def test_the_installation_s_cds_are_gone(labs: Labs) -> None:
-    """They were taken out; one of them holds secrets (where else secrets are not: test_secrets_planted.py)."""
+    """They were ejected; one of them holds secrets (where else secrets are not: test_secrets_planted.py)."""
     left = {path.name: path for path in Path("/var/lib/winlab/pool").glob("it-a.*")}
     assert left["it-a.controller-1.seed.iso"].stat().st_mode & 0o077 == 0
     assert not [name for name in left if "answer" in name or "media" in name]
 
 
 def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
-    """Both nodes are switched off and come back: another boot, the same addresses and names, Ready by a new report."""
+    """Both nodes are switched off and on: another boot, the same addresses and names, Ready by a new report."""
     booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     starts = {node: _starts(labs, node) for node in ("node-1", "controller-1")}
     before = json.loads(text(labs.a("status", "--output", "json")))["nodes"]

@@ -1,4 +1,4 @@
-"""The changes of a standing machine, on real libvirt: sizes from the next start on, its tag at once.
+"""The changes of an existing machine, on real libvirt: sizes from the next start on, its tag at once.
 
 The machine has no disk, and its CPU never runs.
 """

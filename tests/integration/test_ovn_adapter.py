@@ -349,7 +349,7 @@ def test_external_addresses_of_another_lab_are_refused(database: Database, north
 def test_of_two_labs_that_take_a_block_at_the_same_time_one_gets_it(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have looked before either writes."""
+    """Both have read before either writes."""
     plans_ = [make(lab, "1-0-1", "network.floating_block=7") for lab in ("a", "b")]
     with ovn.connect(database.remote) as first, ovn.connect(database.remote) as second:
         look, looked = Northbound.holder, []

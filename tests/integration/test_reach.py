@@ -1,4 +1,4 @@
-"""Labs apart, with real packets: namespaces take the places of two labs' nodes, on a host that is set up."""
+"""Isolation of labs, with real packets: namespaces replace two labs' nodes, on a host that is set up."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from winlab.operations import render
 
 
 def ask(case: rendered.Case, program: Path, folder: Path) -> list[str]:
-    """Run the case; what is wrong with the answer."""
+    """Run the case; return the problems of the answer."""
     for name, text in case.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     arguments = [argument.replace("{folder}", str(folder)) for argument in case.arguments]

@@ -49,7 +49,7 @@ def test_no_secret_is_anywhere_else(labs: Labs, member: Winlab, state: Path, arc
 
 @pytest.fixture
 def planted(labs: Labs, state: Path) -> Iterator[tuple[str, Path]]:
-    """A secret, and a file in which it may be planted."""
+    """A secret, and a file to plant it in."""
     path = Path("/var/tmp/winlab-it-planted")
     yield json.loads((state / "labs" / LAB_A / "credentials.json").read_text())["administrator_password"], path
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What Windows Setup would refuse, on the real way to a golden image: winlab notices, keeps evidence, says why."""
+"""What Windows Setup would refuse, on the real path to a golden image: winlab notices, keeps evidence, says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another terminal sees of the shared lab: its events, its timeline, and status --watch until Ctrl-C."""
+"""The view from another terminal of the shared lab: its events, its timeline, and status --watch until Ctrl-C."""
 
 from __future__ import annotations
 
