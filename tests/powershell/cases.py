@@ -1,4 +1,4 @@
-"""Settings of the worker scripts, and what their answers are compared with. docs/worker-scripts.md has the contract."""
+"""Settings of the worker scripts, and their expected results. docs/worker-scripts.md has the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PowerShell of the project that is in no file of its own."""
+"""The PowerShell of the project outside of script files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the steps of a worker's life leave on a node, put there by hand: so that a test of one script needs no other."""
+"""The results of a worker's steps on a node, put there manually: so that a test of one script needs no other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ JOINED = "C:\\etc\\kubernetes\\kubelet.conf"
 def service(
     node: Machine, name: str, command: str = "", status: str = "Running", depends: tuple[str, ...] = (), **more: object
 ) -> None:
-    """A service that starts by itself, or one as it now is."""
+    """A service that starts by itself, or one in its current state."""
     state = node.state()
     state["services"][name] = {"status": status, "start": "Automatic", "depends": list(depends), **more}
     node.state(state)
@@ -38,7 +38,7 @@ def service(
 
 
 def change(node: Machine, **parts: object) -> None:
-    """Other parts of what Windows knows."""
+    """Other parts of the state of Windows."""
     node.state(node.state() | parts)
 
 
@@ -116,7 +116,7 @@ def joined(node: Machine) -> None:
 
 
 def proxied(node: Machine) -> None:
-    """After proxy.ps1, whose endpoint is there."""
+    """After proxy.ps1, whose endpoint exists."""
     joined(node)
     row = {"ID": "endpoints-1", "Name": "cbr0_ep", "IPAddress": "10.244.2.2", "VirtualNetwork": "networks-1"}
     change(node, endpoints=[row], networks=[NET], policies=[POLICY])

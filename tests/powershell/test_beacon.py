@@ -1,4 +1,4 @@
-"""beacon.ps1: how Windows does, on the serial port."""
+"""beacon.ps1: the health of Windows, on the serial port."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_the_built_in_account_of_another_language_is_renamed(fresh: Machine) -> 
 
 
 def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) -> None:
-    """Where Windows Update can't be reached, all of winlab's own work still goes by WinRM."""
+    """Where Windows Update can't be reached, all of winlab's own work still runs over WinRM."""
     state = fresh.state()
     del state["services"]["sshd"]
     fresh.state({**state, "offline": 99})

@@ -1,4 +1,4 @@
-"""configure.ps1: the files and registry values of add-ons are there, put right, and go when nothing asks for them."""
+"""configure.ps1: the files and registry values of add-ons are written, restored, and removed when unused."""
 
 from __future__ import annotations
 

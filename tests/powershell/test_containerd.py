@@ -39,7 +39,7 @@ KEYS = "HKLM\\SOFTWARE\\winlab-importing-"
 
 
 def install(node: Machine, settings: object, **result: Any) -> Ran:
-    """Run containerd.ps1: it always says whose images containerd has now."""
+    """Run containerd.ps1: it always reports which images containerd has now."""
     ran = act(node, "containerd", settings, **result)
     now = hashlib.sha256((node.d / "payload.json").read_bytes()).hexdigest()
     assert ran.changes.pop(IMAGES_FROM, now) == now

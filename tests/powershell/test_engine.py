@@ -1,4 +1,4 @@
-"""Where the engine comes from: what is named, what is beside the checkout, what is downloaded."""
+"""The sources of the engine: a named program, the one beside the checkout, a download."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""faults.ps1: a clock that is wrong on purpose, and a disk that is full, and both taken away again."""
+"""faults.ps1: a wrong clock and a full disk as injected faults, and both cleared again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""features.ps1: what Windows is set to for containers, and when it wants a restart."""
+"""features.ps1: how Windows is configured for containers, and when it needs a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""updates.ps1 and seal.ps1: how a Windows becomes the model of others."""
+"""updates.ps1 and seal.ps1: how a Windows becomes a golden image."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ HARMLESS = ("Remove-Item",)
 
 @dataclasses.dataclass
 class Case:
-    """A script on a node that it has work on; what fails without harm."""
+    """A script on a node with work for it; calls that may fail without harm."""
 
     script: str
     stage: Callable[[Machine], None]

@@ -124,7 +124,7 @@ def test_missing_logs(node: Machine) -> None:
 
 
 def test_all_logs(node: Machine) -> None:
-    """What those need who were not there."""
+    """The evidence for readers who were not present."""
     proxied(node)
     when = "2026-11-21T10:01:00Z"
     long = {"log": "System", "id": 7, "level": 3, "provider": "disk", "time": when, "message": "a\r\n b"}

@@ -1,4 +1,4 @@
-"""The stand-in's engine that stays (guest/resident.py): a script sees and leaves what it would in its own process."""
+"""The stand-in's engine that stays (guest/resident.py): a script sees and leaves the same as in its own process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Caller:
         return code, "".join(out), "".join(err)
 
     def run(self, command: str, **more: str) -> str:
-        """What a command says that has no mistakes."""
+        """The output of a command without errors."""
         code, out, err = self.ask("-Command", command, **more)
         assert (code, err) == (0, ""), out
         return out.removesuffix("\r\n")
@@ -68,7 +68,7 @@ def shared(engine: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 
 @pytest.fixture
 def caller(engine: Path, tmp_path: Path) -> Iterator[Caller]:
-    """One whose engine comes to harm."""
+    """A caller whose engine fails."""
     made = Caller(engine, Resident(tmp_path / "resident"))
     yield made
     made.resident.end()

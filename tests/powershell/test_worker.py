@@ -88,7 +88,7 @@ def test_logs_are_utf_8(worker: Machine) -> None:
 
 
 def test_the_probe(worker: Machine) -> None:
-    """As winlab calls it: what is beyond ASCII comes back, and 150 KB arrive whole."""
+    """As winlab calls it: text beyond ASCII survives, and 150 KB arrive complete."""
     facts = done(
         worker.run("probe", {"text": probe.TEXT, "block": probe.BLOCK}),
         text=probe.TEXT,

@@ -1,4 +1,4 @@
-"""What a script has left on a machine: everything that is other than before, in a form to compare with."""
+"""What a script has left on a machine: every difference from before, in a comparable form."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ class Left:
         self._noted = len(machine.notes())
 
     def changes(self) -> dict[str, str | None]:
-        """Each thing that is new, other, or gone (None)."""
+        """Each thing that is new, changed, or gone (None)."""
         now = look(self.machine)
         names = sorted(self.before.keys() | now.keys())
         return {name: now.get(name) for name in names if now.get(name) != self.before.get(name)}
 
     def notes(self, kind: str = "") -> list[str]:
-        """What the script asked of Windows, in its order; what begins with *kind* alone.
+        """The script's calls of Windows, in order; only those that begin with *kind*.
 
         HNS' requests have their fields sorted: PowerShell's tables have no order.
         """
@@ -134,7 +134,7 @@ class Ran:
 
     @property
     def messages(self) -> str:
-        """What it says for people on its standard error."""
+        """Its messages for users, on its standard error."""
         return "\n".join(self.told.err)
 
 

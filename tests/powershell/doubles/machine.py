@@ -44,7 +44,7 @@ class Told:
 
 @dataclass
 class Machine:
-    """A node's drives and what its Windows would know."""
+    """A node's drives and the state of its Windows."""
 
     folder: Path
     engine: Path
@@ -180,11 +180,11 @@ class Machine:
         return dict(json.loads(path.read_text()))
 
     def path(self, name: str) -> Path:
-        """Where a file of a drive, by its path in Windows, is here."""
+        """The local path of a file of a drive, by its path in Windows."""
         return self.folder / name[0].lower() / name[3:].replace("\\", "/")
 
     def restart(self) -> None:
-        """What a restart of Windows does: pending features are in, volatile keys are gone."""
+        """The effects of a restart of Windows: pending features are in, volatile keys are gone."""
         state = self.state()
         state["features"] = {
             name: "Installed" if now == "InstallPending" else now for name, now in state["features"].items()

@@ -26,10 +26,10 @@ class Session:
         self._requests: BinaryIO
 
     def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
-        """What the engine answers.
+        """The answer of the engine.
 
         :param limit: seconds.
-        :raises TimeoutError: it has not answered by then; the process is gone with all that it ran.
+        :raises TimeoutError: it has not answered by then; the process is gone with everything that it ran.
         """
         process = self._process or self._start()
         self._requests.write(json.dumps(request).encode() + b"\n")
