@@ -1,4 +1,4 @@
-"""The stand-in's cmd.exe: exit codes, streams, redirection, and that it never pretends."""
+"""The stand-in's cmd.exe: exit codes, streams, redirection, and that it refuses what it does not simulate."""
 
 from __future__ import annotations
 

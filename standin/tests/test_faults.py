@@ -1,4 +1,4 @@
-"""The stand-in has faults on purpose as faults.ps1 has them."""
+"""The stand-in injects the same faults as faults.ps1."""
 
 from __future__ import annotations
 

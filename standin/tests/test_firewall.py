@@ -1,4 +1,4 @@
-"""The stand-in's firewall: what Windows would not let in, it does not let in either."""
+"""The stand-in's firewall: it refuses the same connections as Windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way imports go in the stand-in: the guest stands alone, and nothing goes round in circles."""
+"""Which way imports go in the stand-in: the guest imports nothing of the rest, and no import is circular."""
 
 from __future__ import annotations
 

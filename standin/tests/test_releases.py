@@ -270,7 +270,7 @@ class Halted(Exception):
 def test_setup_simulates_the_release_of_its_medium(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: list[str], release: releases.Release
 ) -> None:
-    """From its start to the restart, with a disk and programs that are only noted."""
+    """From its start to the restart, with a fake disk and fake programs."""
 
     def halt() -> None:
         raise Halted

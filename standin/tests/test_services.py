@@ -111,7 +111,7 @@ def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, mo
 def test_in_another_language_the_account_is_renamed(
     state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who comes from outside knows it by its English name alone."""
+    """Clients from outside know only its English name."""
     world.windows = Windows(language="fr-FR")
     config = world.drives.letters["C"] / bootstrap.CONFIG
     monkeypatch.setattr(accounts, "SHADOW", state / "shadow")
@@ -164,7 +164,7 @@ def test_a_windows_without_openssh_that_reaches_no_update_is_ready_and_warns(
 def test_a_serial_port_that_another_program_has_at_the_end(
     state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """winlab does not hear that it is ready, and asks."""
+    """winlab gets no report of its readiness, and asks."""
     world.windows = Windows(traps=(PORT_TAKEN,))
     world.log_on()
     one = made(world)
@@ -228,7 +228,7 @@ def test_without_a_driver_for_the_adapter_nothing_is_ready(
 
 
 def sshd(state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bool) -> Services:
-    """Services whose sshd listens, or says something and ends."""
+    """Services whose sshd listens, or prints something and exits."""
 
     def begin(args: list[str], *, log: Path) -> int:
         log.write_text("Could not load host key\nno hostkeys available -- exiting.\n")
@@ -297,7 +297,7 @@ def test_a_reset_after_the_answer_file_has_gone(tmp_path: Path) -> None:
 
 
 def test_a_request_for_a_restart_is_seen_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The first process looks while others write: half a wish once ended it, and WinRM with it."""
+    """The first process reads while others write: half a request once ended it, and WinRM with it."""
     from winlab_standin.guest import world
 
     monkeypatch.setattr(world, "STATE", tmp_path)

@@ -1,4 +1,4 @@
-"""A worker in a folder, for tests: Wine's programs are noted, not run."""
+"""A worker in a folder, for tests: Wine's programs are recorded, not run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Computer(World):
 
 
 class Programs:
-    """Stands for Wine: notes the calls, and does what the programs would."""
+    """Replaces Wine: records the calls, and acts like the programs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
