@@ -1,6 +1,6 @@
 """Every unit test is guarded (guard.py) and waits for no disk (quick_disk.py).
 
-Packages of other people: see tests/fakes/distributions.py.
+Packages of other authors: see tests/fakes/distributions.py.
 """
 
 from addons import fresh_registry

@@ -1,4 +1,4 @@
-"""Unit tests touch nothing: no process, no network, no file outside their temporary folder.
+"""Unit tests do not touch the host: no process, no network, no file outside their temporary folder.
 
 Enforced by an audit hook, which sees what a patched function would miss. A child of winlab/bounded.py is allowed: it
 writes no file, and has none of the test's variables.

@@ -1,4 +1,4 @@
-"""Nothing waits for the disk: what a test writes need not outlive a power cut, and a busy disk takes seconds a time."""
+"""Nothing waits for the disk: a test's files need not survive a power cut, and a busy disk takes seconds each time."""
 
 from __future__ import annotations
 

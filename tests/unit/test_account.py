@@ -1,4 +1,4 @@
-"""For whom winlab works: the person who called sudo, not root; and whose a lab is."""
+"""The account that winlab works for: the caller of sudo, not root; and the owner of a lab."""
 
 from __future__ import annotations
 

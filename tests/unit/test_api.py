@@ -1,4 +1,4 @@
-"""The front door: its example, what it hands on, and the names that are public."""
+"""The public API: its example, what it passes on, and the public names."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_a_name_that_no_lab_can_have_is_not_destroyed(asked: list[tuple[str, Any
 
 
 def test_importing_winlab_imports_nothing_heavy() -> None:
-    """The command starts quickly since public names are imported when they are asked for."""
+    """The command starts quickly because public names are imported when they are used."""
     source = Path(winlab.__file__).read_text(encoding="utf-8")
     at_once = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert at_once == ["from __future__ import annotations", "import importlib", "from typing import TYPE_CHECKING"]

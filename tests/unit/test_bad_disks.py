@@ -1,4 +1,4 @@
-"""The n-th change of a disk fails, for every n: what was there stays, the error says why, and once more succeeds."""
+"""The n-th change of a disk fails, for every n: existing files stay, the error says why, and a retry succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files and settings that made other tools fail, kept in tests/field; docs/field-reports.md says what people saw."""
+"""Files and settings that made other tools fail, kept in tests/field; docs/field-reports.md says what users saw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A journal: half-written, moved, replaced, of another version, of any length; its progress is thinned out."""
+"""A journal: half-written, moved, replaced, of another version, of any length; with only some of its progress."""
 
 from __future__ import annotations
 

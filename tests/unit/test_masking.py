@@ -44,7 +44,7 @@ FORMS: dict[str, Callable[[str], bytes]] = {
 
 
 def _decodes(content: bytes, value: str) -> bool:
-    """Whether a content still has the value, by the most naive of looks."""
+    """Whether a content still has the value, by the simplest of searches."""
     views = [content, content.replace(b"\0", b"")]
     return any(value.encode() in view for view in views)
 
@@ -188,5 +188,5 @@ def test_masking_is_done_once(content: bytes) -> None:
     "line", [b"A", b"A" * 64 + b"\n", b"-----BEGIN PRIVATE KEY-----\n", b"-----END PRIVATE KEY-----", b"eyJ", b"://a:"]
 )
 def test_hostile_content_takes_no_longer(line: bytes) -> None:
-    """A guest may write what it likes: no pattern may need more than time in proportion. This would take hours."""
+    """A guest may write anything: no pattern may need more than time in proportion. This would take hours."""
     Masker({"key": _keys()[0]}).mask(line * ((1 << 19) // len(line)))

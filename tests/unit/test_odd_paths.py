@@ -1,4 +1,4 @@
-"""Paths that lead nowhere, or to what has no end: unknown homes, links in a circle, long names, pipes, devices."""
+"""Paths that lead nowhere, or to endless files: unknown homes, circular links, long names, pipes, devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What guests, mirrors, clusters and files say never moves a terminal's cursor."""
+"""Text from guests, mirrors, clusters and files never moves a terminal's cursor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs that winlab starts are given."""
+"""The environment and input of programs that winlab starts."""
 
 from __future__ import annotations
 

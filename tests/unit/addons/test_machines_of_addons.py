@@ -1,4 +1,4 @@
-"""Machines that add-ons wish for: in the spec, in the plan, in what is rendered, and refused."""
+"""Machines that add-ons request: in the spec, in the plan, in rendered files, and refused."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_another_number_of_them_makes_another_lab() -> None:
 
 
 def test_nodes_identify_a_lab_and_not_which_pools_are_an_add_ons() -> None:
-    """So labs that were made before add-ons could wish for machines are still known."""
+    """So labs that were made before add-ons could request machines are still recognized."""
     plan = make(on(1))
     (row,) = plan.addons
     assert plan.model_copy(update={"addons": (row.model_copy(update={"pools": ()}),)}).digest == plan.digest

@@ -34,7 +34,7 @@ def test_a_misconfigured_windows_node(row: str, path: tuple[str, str], value: An
 
 
 def test_three_releases_are_distinguished() -> None:
-    """Each by its build; a node of another release than its image's is none that can be relied on."""
+    """Each by its build; a node of another release than its image's can't be relied on."""
     names = {"2019": "windows-rehearsal-2019", "2022": "windows-rehearsal", "2025": "windows-rehearsal-2025"}
     workers = [tag(f"w{one}", "windows", image=image, number=100 + int(one[2:])) for one, image in names.items()]
     cluster = Cluster(CONTROLLER, *workers)

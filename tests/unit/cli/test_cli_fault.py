@@ -1,4 +1,4 @@
-"""winlab fault: what its flags become, what it prints. No lab is touched."""
+"""winlab fault: its flags and its output. No lab is touched."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ class Terminal:
 
 @pytest.fixture
 def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A person at a terminal who says yes; what they were asked."""
+    """A user at a terminal who says yes; the questions."""
     asked: list[str] = []
 
     def confirm(text: str, err: bool) -> bool:

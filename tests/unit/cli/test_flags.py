@@ -1,4 +1,4 @@
-"""Groups of flags: what Typer sees of them, and what a command is given."""
+"""Groups of flags: how Typer sees them, and what a command gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = SourceFlags()
 
 
 class Given:
-    """What the command was called with."""
+    """The arguments of the command."""
 
     def __init__(self) -> None:
         self.values: tuple[Any, ...] = ()

@@ -1,4 +1,4 @@
-"""events, timeline, status --watch: what is printed, and that Ctrl-C is a good end."""
+"""events, timeline, status --watch: their output, and that Ctrl-C is a successful end."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_timeline_is_a_table_a_page_a_trace_and_json(journal: list[Event], tmp
 
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[View]:
-    """What the lab looks like, one second after the other; then the user has seen enough."""
+    """The lab's state, second by second; then the user stops watching."""
     every: list[View] = []
 
     def watched(self: Lab) -> Iterator[View]:

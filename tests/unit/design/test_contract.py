@@ -65,7 +65,7 @@ def test_no_two_scripts_of_a_system_have_one_name() -> None:
 
 
 def words(text: str) -> Iterator[str]:
-    """What PowerShell's text consists of, without comments; a string is one."""
+    """The tokens of PowerShell's text, without comments; a string is one."""
     pattern = r"'(?:[^']|'')*'|\"(?:[^\"`]|`.)*\"|#[^\n]*|@\{|[\w$.:\\-]+|\n|\S"
     return (found[0] for found in re.finditer(pattern, text) if not found[0].startswith("#"))
 

@@ -236,7 +236,7 @@ def test_an_interrupt_stops_running_steps() -> None:
 
 
 def test_a_failure_ends_blocking_calls_of_other_steps() -> None:
-    """A command in a guest says nothing for minutes; it looks at this instead."""
+    """A command in a guest is silent for minutes; it checks this instead."""
     blocks = threading.Event()
 
     def block(_: Progress) -> None:

@@ -1,4 +1,4 @@
-"""What the steps of a run share, with a run beside it too."""
+"""What the steps of a run share, even with a second run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps put together: what does not fit is refused before anything is begun, and says what and who."""
+"""Steps put together: a misfit is refused before anything starts, and the error names both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What doctor says, whatever the host is like: every row with its reason, and with its cure unless it is well."""
+"""The report of doctor on any host: every row with its reason, and with its cure unless it is fine."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def is_closed(args: Sequence[str], **_more: Any) -> Result:
 
 
 def in_full(rows: list[Requirement]) -> dict[str, Requirement]:
-    """The rows by name, after a look at each of them."""
+    """The rows by name, after checking each of them."""
     for row in rows:
         assert row.name
         assert row.detail

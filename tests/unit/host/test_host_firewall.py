@@ -1,4 +1,4 @@
-"""Whether winlab's firewall table is there and as setup writes it, by root and by others; and who puts it back."""
+"""Whether winlab's firewall table is there and as setup writes it, for root and for others; and who restores it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GONE = "is missing or out of date"
 
 
 class Host:
-    """Its table, as nft(8) lists it to root; empty: none."""
+    """Its table, as nft(8) lists it to root; empty without one."""
 
     def __init__(self) -> None:
         self.table = ""

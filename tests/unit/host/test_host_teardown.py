@@ -30,7 +30,7 @@ EVERYTHING = Changes(
 
 
 class FakeHost:
-    """A host with systemd, on which nothing is real but the record."""
+    """A fake host with systemd; only the record is real."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         self.record = path

@@ -1,4 +1,4 @@
-"""What this host runs winlab with, for an archive of support."""
+"""The versions that winlab uses on this host, for an archive of support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A standing lab becomes another one: killed between any two acts, the next command finishes it or takes it back."""
+"""An existing lab is changed: killed between any two acts, the next command finishes or reverts it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def change(world: World, design: Sequence[str] = AFTER, **flags: Any) -> None:
 
 
 def killed_at(world: World, act: int, design: Sequence[str] = AFTER, **flags: Any) -> bool:
-    """Apply, and be killed at this act; whether it came so far."""
+    """Apply, and be killed at this act; return whether it got there."""
     world.acts.clear()
     world.kill = act
     try:

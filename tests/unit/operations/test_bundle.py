@@ -1,4 +1,4 @@
-"""What goes into a bundle besides artifacts, and what a lab from a bundle must not want from the internet."""
+"""The content of a bundle besides artifacts, and what a lab from a bundle must not need from the internet."""
 
 from __future__ import annotations
 

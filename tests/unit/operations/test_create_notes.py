@@ -1,4 +1,4 @@
-"""What create says of the images that a lab has, before anything is touched."""
+"""The notes of create about a lab's images, before anything is touched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults on purpose are recorded before they are done, found again, and forgotten when they are undone."""
+"""Injected faults are recorded before they take effect, found again, and forgotten when they are cleared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden images: what decides them, how clones stand on them, and what is done to have one."""
+"""Golden images: what decides them, how clones use them, and how one is made."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_media_of_all_pools_are_checked() -> None:
 
 
 def test_without_media_only_the_image_is_needed() -> None:
-    """What was imported, or made before the medium went, will do."""
+    """An imported image, or one made before the medium vanished, suffices."""
     plan = make("workers.os=windows-2022")
     with pytest.raises(NotFoundError, match="no media"):
         goldens.check_media(plan, Stock(), Site())
@@ -325,7 +325,7 @@ def test_prune_keeps_the_newest_golden_image(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_existing_lab_needs_no_newer_image() -> None:
-    """A newer winlab has other scripts, and would make another image; the lab is the same one all the same."""
+    """A newer winlab has other scripts, and would make another image; the lab is still the same one."""
     before = make(REHEARSAL)
     plan = plans.make(plans.TCG, "1-2-1", REHEARSAL, scripts="newer")
     assert clone(plan).windows.golden != clone(before).windows.golden

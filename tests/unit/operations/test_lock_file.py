@@ -1,4 +1,4 @@
-"""winlab.lock: what is pinned, how drifts are named."""
+"""winlab.lock: what is pinned, and how drift is reported."""
 
 from __future__ import annotations
 

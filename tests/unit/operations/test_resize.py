@@ -1,4 +1,4 @@
-"""One node more or less: the recorded spec with another count; what can't be said so is refused with the cure."""
+"""One node more or less: the recorded spec with another count; other cases are refused with a cure."""
 
 from __future__ import annotations
 

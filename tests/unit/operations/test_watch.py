@@ -90,7 +90,7 @@ def test_work_outside_of_a_run_is_shown() -> None:
 
 @pytest.fixture
 def hypervisor(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was asked of the hypervisor and of guests."""
+    """The queries to the hypervisor and to guests."""
     asked: list[str] = []
 
     class Machine:

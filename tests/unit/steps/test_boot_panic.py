@@ -1,4 +1,4 @@
-"""A kernel that gives up while winlab waits for it, and a machine that starts again and again."""
+"""A kernel that panics while winlab waits for it, and a machine that restarts repeatedly."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Looping(Guest):
-    """It never comes out of a phase: each look finds it a start further."""
+    """It never leaves a phase: each look finds another start."""
 
     def __init__(self) -> None:
         super().__init__(panics=99)
@@ -192,7 +192,7 @@ FINE = CUT_OFF[26:]
 def test_a_machine_that_was_started_manually_after_an_interrupted_first_boot(
     started: Any, monkeypatch: pytest.MonkeyPatch, marked: bool, phases: str, fresh: bool, disks: int
 ) -> None:
-    """It said long ago that it is ready, and has no network."""
+    """It reported readiness long ago, and has no network."""
     guest = Guest(panics=0)
     guest.marked, guest.serial, guest.resets = marked, phases, 1
     monkeypatch.setattr(Outputs, "get", lambda *_: fresh)

@@ -83,7 +83,7 @@ class Builder:
         self.step: Step = runs.titled(steps, "seal golden")
 
     def forget(self) -> None:
-        """What a new start of libvirt does: it knows no reason any more."""
+        """The effect of a restart of libvirt: it no longer knows the reason."""
         self.domain.undefine()
         self.domain = self._conn.defineXML(self._xml)
         assert self.domain.state() == [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN]
@@ -211,7 +211,7 @@ def test_sysprep_is_waited_for_by_the_next_create_too(
 
 
 def test_a_kill_right_after_sysprep_began_loses_nothing(builder: Builder) -> None:
-    """The note with the facts is there before sysprep is; so the next create waits for the machine to go off."""
+    """The note with the facts exists before sysprep starts; so the next create waits for the machine to switch off."""
     builder.note.unlink()
     builder.guest.answers = builder.guest.killed = True
     with pytest.raises(KeyboardInterrupt):

@@ -78,7 +78,7 @@ class Kubelet(Kubectl):
 
 
 def test_a_node_is_waited_for_as_long_as_its_kubelet_makes_progress(asking: Callable[[Kubectl], Run]) -> None:
-    """Images come one by one, for longer than a silent node would be given; that it reports is not enough."""
+    """Images come one by one, for longer than a silent node would be given; its reports alone are not enough."""
     kubelet = Kubelet(reports=600)
     with pytest.raises(ClusterError, match="does not become Ready") as caught:
         runs.titled(ready.steps(asking(kubelet)), "ready node-1").run(Quiet())
@@ -200,7 +200,7 @@ class Crds(Kubectl):
 def test_new_kinds_are_waited_for_as_long_as_more_are_served(
     asking: Callable[[Kubectl], Run], tmp_path: Path, stops_at: int, fails: bool
 ) -> None:
-    """200 looks are 600 seconds, far more than may pass without anything new."""
+    """200 queries are 600 seconds, far more than may pass without progress."""
     file = tmp_path / "crds.yaml"
     file.write_text("kind: CustomResourceDefinition\n")
     source = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The step that makes a payload CD and brings it into the pool."""
+"""The step that makes a payload CD and uploads it to the pool."""
 
 from __future__ import annotations
 

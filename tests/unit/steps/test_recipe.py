@@ -197,7 +197,7 @@ def test_clones_need_no_drivers_of_their_own(golden_image: str) -> None:
 
 
 def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``image build`` plans in the name of the default lab, which may stand and have the CD in its drive."""
+    """``image build`` plans in the name of the default lab, which may exist and have the CD in its drive."""
     plan = make(REHEARSAL)
     assert plan.builders
     monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))

@@ -1,4 +1,4 @@
-"""Disks from elsewhere: none may name a file of the host, nor be anything else than it is declared to be."""
+"""Untrusted disks: none may name a file of the host, nor differ from its declared format."""
 
 from __future__ import annotations
 

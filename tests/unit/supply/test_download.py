@@ -48,7 +48,7 @@ def test_space_is_checked_before_the_download(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("content", [b"", b"other"])
 def test_a_local_file_whose_size_says_nothing(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of /proc: they have no bytes, and some come."""
+    """Like those of /proc: their size is 0, and reading gives bytes."""
     source = Path("/proc/self/comm") if content else tmp_path / "empty"
     if not content:
         source.touch()

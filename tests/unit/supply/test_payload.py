@@ -1,4 +1,4 @@
-"""What goes onto the payload CD is what was obtained: nodes compare programs with a CRC-32 only."""
+"""The payload CD has exactly what was obtained: nodes compare programs with a CRC-32 only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store under both caches: what counts as whole, kills at any moment, waiting, leftovers, removal, wrong keys."""
+"""The store under both caches: what is complete, kills at any moment, waiting, leftovers, removal, wrong keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire around a command's output: whom it kills, and when it keeps a point for later."""
+"""The wrapper of a command's output: which processes it kills, and when it keeps a point for later."""
 
 from __future__ import annotations
 

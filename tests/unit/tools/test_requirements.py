@@ -1,4 +1,4 @@
-"""What tools/make-venv installs has digests, and goes with what winlab and the stand-in ask for."""
+"""Packages that tools/make-venv installs have digests, and match the requirements of winlab and the stand-in."""
 
 from __future__ import annotations
 

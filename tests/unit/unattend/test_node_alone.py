@@ -1,4 +1,4 @@
-"""One script at a time changes a Linux node, also when who started it is gone."""
+"""One script at a time changes a Linux node, even if its winlab is gone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def nobody_listens(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_verb_completes_without_a_reader(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kubeadm's init takes minutes; otherwise it would end with its first line after the kill, to be done once more."""
+    """kubeadm's init takes minutes; otherwise it would end with its first line after the kill, to be done again."""
     guest.burn(PROGRAMS, {})
     with nobody_listens(monkeypatch):
         guest.do("prepare", SETTINGS)

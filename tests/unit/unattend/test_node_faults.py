@@ -1,4 +1,4 @@
-"""Faults on purpose inside a Linux node: the script that makes them, the clock's services, the file that fills."""
+"""Injected faults inside a Linux node: the script that makes them, the clock's services, the file that fills."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPT, UNIT = "var/lib/winlab/faults.sh", "etc/systemd/system/winlab-faults.ser
 
 
 class Guest:
-    """A tree of its own, and commands that are only noted."""
+    """Its own file tree, and commands that are only recorded."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""kubeadm in a Linux node: run once, with secrets that go, and undone whole."""
+"""kubeadm in a Linux node: run once, with secrets that are removed, and undone completely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Linux node is before kubeadm: its files, programs, services and kernel settings, from winlab's CD."""
+"""A Linux node before kubeadm: its files, programs, services and kernel settings, from winlab's CD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that winlab renders for a Linux node: compared with what is there, put right, restarted for."""
+"""The files that winlab renders for a Linux node: compared, restored, and followed by restarts."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_it_runs_on_the_oldest_python_of_the_guests(path: Path) -> None:
 
 @pytest.fixture
 def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The one file that winlab sends, to be run as if the package were nowhere else."""
+    """The one file that winlab sends, to be run as if the package existed only there."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "winlab_node"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not (Path(entry) / "winlab_node").exists()])

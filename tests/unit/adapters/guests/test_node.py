@@ -1,4 +1,4 @@
-"""Scripts in nodes: what goes in, what comes out, what is said when it fails."""
+"""Scripts in nodes: their input, their output, their errors."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_lost_connection_is_closed(login: Callable[[str, Guest], NodeScripts])
 
 
 def test_a_line_is_reported_at_once(login: Callable[[str, Guest], NodeScripts]) -> None:
-    """What a script says last before it hangs is what people have to see."""
+    """The last output of a script before it hangs is what users need."""
     heard: list[str] = []
 
     class Hanging(Guest):

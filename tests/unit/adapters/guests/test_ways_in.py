@@ -37,7 +37,7 @@ def tag(name: str = "node-1") -> Tag:
 
 
 def way_after(clock: runs.Clock, seconds: float) -> str:
-    """By which way a login succeeds then; empty if it does not."""
+    """The connection by which a login succeeds then; empty if it does not."""
     clock.now += seconds
     try:
         guest = connect.connect(tag(), FOLDER)
@@ -57,7 +57,7 @@ def test_an_unresponsive_winrm_is_replaced_by_ssh_and_used_again_later(windows: 
 
 
 def test_a_node_that_restarts_is_not_unresponsive(windows: Windows, clock: runs.Clock) -> None:
-    """Both ways go, ssh comes first: only from then on WinRM is late."""
+    """Both work, ssh answers first: only from then on WinRM is late."""
     windows.deaf = {"winrm"}
     assert [way_after(clock, 50) for _ in range(2)] == ["", ""]
     windows.deaf = {"winrm", "ssh"}

@@ -20,7 +20,7 @@ from winlab.lab_folder import LabFolder
 
 
 class Protocol:
-    """A guest's WinRM. After *answers* requests for output it says nothing any more."""
+    """A guest's WinRM. After *answers* requests for output it falls silent."""
 
     answers = 0
 

@@ -1,4 +1,4 @@
-"""The lab's kubeconfig, and merging it into a person's."""
+"""The lab's kubeconfig, and merging it into a user's."""
 
 from __future__ import annotations
 

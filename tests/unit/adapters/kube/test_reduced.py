@@ -1,4 +1,4 @@
-"""A controller's admin.conf brings certificates and a key to this host, and nothing that acts."""
+"""A controller's admin.conf brings certificates and a key to this host, and nothing that runs programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not as planned among a lab's rows, without a database; with one: tests/integration/test_ovn_adapter.py."""
+"""Differences of a lab's rows from the plan, without a database; with one: tests/integration/test_ovn_adapter.py."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ OTHER = error(libvirt.VIR_FROM_QEMU, "internal error: cannot parse json")
 
 
 class Broken:
-    """Every call fails; what must work for a pool to be found does."""
+    """Every call fails, except those that find a pool."""
 
     def __init__(self, failure: libvirt.libvirtError, **works: Any) -> None:
         self.failure = failure

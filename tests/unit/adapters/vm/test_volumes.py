@@ -209,7 +209,7 @@ def test_a_marker_of_an_earlier_version_is_valid(pool: StoragePool, host: Host, 
 
 
 def test_a_marker_without_its_volume_makes_nothing_complete(pool: StoragePool, host: Host, source: Path) -> None:
-    """It was deleted by hand; then winlab is killed in the middle of the next upload."""
+    """It was deleted manually; then winlab is killed in the middle of the next upload."""
     host.put(NAME + MARKER)
 
     def killed() -> None:

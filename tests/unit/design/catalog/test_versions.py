@@ -1,4 +1,4 @@
-"""The known-good combinations, and what is said to those who want another."""
+"""The known-good combinations, and the messages about others."""
 
 from __future__ import annotations
 

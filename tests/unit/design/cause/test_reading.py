@@ -1,4 +1,4 @@
-"""How logs are read: what counts, what was overcome, and that hostile logs take little."""
+"""How logs are read: what counts, what was overcome, and that hostile logs take little time."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_steps_get_only_the_cause_that_ended_them() -> None:
     ],
 )
 def test_a_hostile_log_takes_no_longer(line: str) -> None:
-    """A guest may write what it likes: no log may need more than time in proportion. This would take hours."""
+    """A guest may write anything: no log may need more than time in proportion. This would take hours."""
     content = ((line + "\n") * ((1 << 20) // (len(line) + 1))).encode()
     explain([log_of("serial.log", content)])
     explain([log_of("serial.log", content.replace(b"\n", b" "))])

@@ -1,4 +1,4 @@
-"""The two halves of each CNI profile, the profiles' choice, and the ways of the packets."""
+"""The two halves of each CNI profile, the choice of profiles, and the paths of packets."""
 
 import ipaddress
 

@@ -1,4 +1,4 @@
-"""A CNI profile in a package of its own, and what is said of packages that bring none."""
+"""A CNI profile in its own package, and the errors for packages without one."""
 
 from __future__ import annotations
 

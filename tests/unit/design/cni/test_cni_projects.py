@@ -1,4 +1,4 @@
-"""What Calico and flannel are given, and what is obtained for them."""
+"""The configuration of Calico and flannel, and their artifacts."""
 
 import json
 

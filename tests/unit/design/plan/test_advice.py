@@ -1,4 +1,4 @@
-"""What would be better, though the plan goes."""
+"""Advice for a plan that is valid."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_journal_and_list() -> None:
 
 
 def test_no_secret_is_readable_while_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file is opened with the rights it ends with, not given them afterwards; and none is left half written."""
+    """A file is created with its final permissions; and none is left half written."""
     modes = []
     real = os.open
 

@@ -121,7 +121,7 @@ def _text(plan: Plan, node: str) -> str:
 
 
 def test_it_lasts_as_long_as_the_lab() -> None:
-    """The next commands plan from the record: nodes that are added get an identity of the lab's own."""
+    """The next commands plan from the record: added nodes get the lab's own identity."""
     origin = made("one")
     copy = made("two", kept=origin.as_kept())
     assert Plan.model_validate_json(copy.model_dump_json()) == copy

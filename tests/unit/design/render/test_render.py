@@ -1,4 +1,4 @@
-"""What guests are given, with values that try to break out; and by the checker that knows Windows."""
+"""Files for guests, with values that try to break out; checked by the checker that knows Windows."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from winlab.errors import UsageError
 
 
 def policies(plan: Plan, port: str = "inside", field: str = "dst") -> list[tuple[str, str]]:
-    """What the router does with what comes in by a port, by an address; what counts first comes first."""
+    """The router's action per source port or destination, highest priority first."""
     rows = sorted(topology(plan).policies, key=lambda one: -one.priority)
     begins = {
         f'inport == "{plan.network.router}-inside" && ip4.dst == ',

@@ -1,4 +1,4 @@
-"""A spec of a lab with changes: what else was said stays, and what was not said stays open."""
+"""A spec of a lab with changes: other given values stay, and omitted ones stay open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spec's file may name on the host."""
+"""The paths that a spec's file may name on the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winlab.errors import UsageError
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a spec from elsewhere; beside it there is something of the host's."""
+    """The folder of a downloaded spec; beside it is a file of the host."""
     made = tmp_path / "spec"
     (made / "c-drive").mkdir(parents=True)
     (made / "first.ps1").touch()

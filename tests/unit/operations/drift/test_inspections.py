@@ -403,7 +403,7 @@ def test_unknown_devices_are_reported_and_kept(lab: Standing, xml: str, what: st
 
 
 def test_another_file_in_the_place_of_a_disk_is_left_alone(lab: Standing) -> None:
-    """A snapshot: what was written since is in the other file."""
+    """A snapshot: later writes are in the other file."""
     lab.pool.add("lab.controller-1.disk.snapshot", backing=lab.plan.node(NODE).volume("base").name)
     lab.change(NODE, DISK, "lab.controller-1.disk.snapshot", live=True)
     drift = only(lab.findings()).drift

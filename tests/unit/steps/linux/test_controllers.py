@@ -1,4 +1,4 @@
-"""Further controllers: how a try that was interrupted is undone."""
+"""Further controllers: how an interrupted attempt is undone."""
 
 from __future__ import annotations
 

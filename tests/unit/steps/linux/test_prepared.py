@@ -1,4 +1,4 @@
-"""A Linux node is prepared when what is on it is what is rendered for it now, not when it was prepared once."""
+"""A Linux node is prepared if its files match those rendered now, not because it was prepared once."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_file_that_is_gone(made: tuple[Run, LinuxNode, Node]) -> None:
 
 
 def test_a_node_that_never_joined_has_no_changed_files(made: tuple[Run, LinuxNode, Node]) -> None:
-    """All of it is still to come: the membership is what is missing."""
+    """Everything is still pending: only the membership is missing."""
     run, node, there = made
     there.files.clear()
     there.facts["joined"] = False

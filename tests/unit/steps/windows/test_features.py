@@ -1,4 +1,4 @@
-"""When a Windows node's features count as there: those of its own network profile, seen to their end."""
+"""When a Windows node's features count as installed: those of its own network profile, completely."""
 
 from __future__ import annotations
 

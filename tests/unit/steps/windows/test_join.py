@@ -30,7 +30,7 @@ NONE = GuestError("'join' failed", why="kubeadm.exe join ended with exit code 1:
 
 
 class There:
-    """A node whose join fails with these errors, one after the other, and then goes well."""
+    """A node whose join fails with these errors, one after the other, and then succeeds."""
 
     def __init__(self, *errors: GuestError) -> None:
         self.errors = list(errors)

@@ -1,4 +1,4 @@
-"""What winlab's scripts stand on in Windows: each thing that is not so has a sentence of its own."""
+"""What winlab's scripts rely on in Windows: each deviation has its own sentence."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_wrong_clock_is_set(off: int, set_: bool, monkeypatch: pytest.MonkeyPa
 
 
 class Mute(Node):
-    """Its script says nothing. Without input PowerShell works, or does not, either."""
+    """Its script is silent. Without input PowerShell may work or not."""
 
     def __init__(self, works: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""When kube-proxy on a Windows node counts as there: it runs as it should, for the network of HNS that is there."""
+"""When kube-proxy on a Windows node counts as running: correctly, for the current network of HNS."""
 
 from __future__ import annotations
 

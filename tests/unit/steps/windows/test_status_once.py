@@ -1,4 +1,4 @@
-"""A Windows node is asked once for what its steps want to know, until one of them acts or time has passed."""
+"""A Windows node is asked once for all its steps, until one of them acts or time has passed."""
 
 from __future__ import annotations
 

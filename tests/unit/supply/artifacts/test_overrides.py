@@ -1,4 +1,4 @@
-"""Programs of the person's own in place of a source's: in the cache, in an image, and what they are taken for."""
+"""Programs of the user in place of a source's: in the cache, in an image, and how they are identified."""
 
 from __future__ import annotations
 

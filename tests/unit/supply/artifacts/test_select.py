@@ -1,4 +1,4 @@
-"""Which source is chosen, what is said about it, and what is refused before anything starts."""
+"""Which source is chosen, its reason, and what is refused before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The artifacts' part of the cache: what counts as whole, waiting, leftovers of the killed, pruning."""
+"""The artifacts' part of the cache: what counts as complete, waiting, leftovers of killed processes, pruning."""
 
 from __future__ import annotations
 

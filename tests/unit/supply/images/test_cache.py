@@ -1,4 +1,4 @@
-"""The cache of images: keys, what counts as whole, making, waiting, pruning. A fake builder makes the images."""
+"""The cache of images: keys, what counts as complete, making, waiting, pruning. A fake builder makes the images."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_a_folder_as_mirror_holds_the_file_by_its_name(tmp_path: Path, monkeypat
 
 
 def test_a_published_image_that_names_a_file_of_the_host_is_refused(tmp_path: Path) -> None:
-    """Its digest may be as pinned all the same."""
+    """Its digest may still be the pinned one."""
     content = disks.qcow2(backing="/etc/shadow")
     (tmp_path / "image.img").write_bytes(content)
     with pytest.raises(UsageError, match="refused"):

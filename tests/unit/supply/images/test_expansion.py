@@ -1,4 +1,4 @@
-"""A user's own template: what is wrong with it, and that it takes no more than the kernel gives its child process."""
+"""A user's own template: its errors, and that it takes no more than the kernel gives its child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Golden images that are there already: what is done with them before, and instead of, making new ones."""
+"""Existing golden images: how they are used before, and instead of, making new ones."""
 
 from __future__ import annotations
 

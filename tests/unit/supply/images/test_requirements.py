@@ -1,4 +1,4 @@
-"""What would stop Setup with a question on the screen is said before anything boots."""
+"""Anything that would stop Setup with a question on the screen is reported before anything boots."""
 
 from __future__ import annotations
 

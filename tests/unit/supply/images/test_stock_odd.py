@@ -1,4 +1,4 @@
-"""Files that a stranger's spec names, and that can't be looked at or have no end."""
+"""Files that an untrusted spec names, and that can't be read or are endless."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows media in the cache: brought by a person, or fetched from the Evaluation Center."""
+"""Windows media in the cache: given by a user, or fetched from the Evaluation Center."""
 
 from __future__ import annotations
 

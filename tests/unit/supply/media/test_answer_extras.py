@@ -1,4 +1,4 @@
-"""What comes onto the answer ISO besides winlab's own: virtio drivers, and what the person adds."""
+"""The content of the answer ISO besides winlab's own: virtio drivers, and additions of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One self-contained ISO: the medium's files whole, both firmwares' entries, winlab's files beside them."""
+"""One self-contained ISO: the medium's complete files, both firmwares' entries, winlab's files beside them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of Windows media, and of what only looks like them."""
+"""Reports about Windows media, and about files that only look like them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_an_incomplete_download(tmp_path: Path) -> None:
 
 
 def test_files_that_lie_beyond_the_end(tmp_path: Path) -> None:
-    """The descriptors are whole, the last file's content is not."""
+    """The descriptors are complete, the last file's content is not."""
     report = inspection.inspect(make_server_medium(tmp_path / "w.iso"))
     report.size = max(one.begin + one.size for one in report.files if one.begin) - 1
     report.problems.clear()

@@ -1,4 +1,4 @@
-"""Bundles: what goes in comes out, and what was altered, cut or swapped is refused by name."""
+"""Bundles: they survive a round trip, and altered, truncated or swapped files are refused by name."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_bundle_survives_a_round_trip(made: Bundle, parts: list[Any]) -> None:
 
 
 def test_leftovers_of_a_killed_bundle_are_removed_first(parts: list[Any], tmp_path: Path) -> None:
-    """It may have all the space that there was."""
+    """It may have used all the space."""
     stump = tmp_path / ".lab.tar.abcdefgh"
     stump.mkdir(mode=0o700)
     (stump / "lab.tar").write_bytes(b"x" * 1000)
@@ -162,7 +162,7 @@ def swapped(made: Bundle, old: bytes, new: bytes) -> Path:
 
 @pytest.mark.parametrize("kind", ["sha256", "sha512"])
 def test_an_image_that_is_not_the_published_one_is_refused(made: Bundle, kind: str) -> None:
-    """Its key is the catalog's, and its recipe is the bundle's own word."""
+    """Its key is the catalog's, and only the bundle vouches for its recipe."""
     download = Download.model_validate({"url": "https://d.example/x", kind: hashlib.new(kind, QCOW2).hexdigest()})
     recipe = RECIPE.model_copy(update={"download": download})
 

@@ -1,4 +1,4 @@
-"""What is asked of a registry, and what is refused from one: with answers made here."""
+"""Requests to a registry, and answers that are refused: with answers made here."""
 
 from __future__ import annotations
 
