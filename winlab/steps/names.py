@@ -41,9 +41,9 @@ def corefile(plan: Plan, text: str) -> str:
 def block(plan: Plan) -> str:
     """The server for the lab's domain and for each machine's short name.
 
-    It answers for nodes, too, since all questions for the lab's domain come to it. What it does not know is asked where
-    kubeadm's server asks: of its own accord the plug-in would answer SERVFAIL, and the lab's domain may be among those
-    that pods search (musl ends a search there).
+    It answers for nodes, too, since all questions for the lab's domain come to it. It passes on what it
+    does not know, as kubeadm's server does. Without that the plug-in would answer SERVFAIL. The lab's domain may be among
+    those that pods search, and musl ends its search at such an answer.
     """
     zone = plan.network.domain
     rows = "".join(f"        {node.address} {node.name}.{zone} {node.name}\n" for node in plan.nodes)

@@ -228,7 +228,7 @@ class ClusterPlan(_Model):
     """Kubernetes in the lab. ``endpoint`` is the API server for nodes, ``external`` the same for the host.
 
     ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
-    certificate, none if the cluster is made elsewhere; ``source`` is a checkout of Kubernetes to build from, in place
+    certificate, none if the cluster is made elsewhere. ``source`` is a checkout of Kubernetes to build from, in place
     of the published version.
     """
 
