@@ -41,8 +41,8 @@ def corefile(plan: Plan, text: str) -> str:
 def block(plan: Plan) -> str:
     """The server for the lab's domain and for each machine's short name.
 
-    It answers for nodes, too, since all questions for the lab's domain come to it. It passes on what it
-    does not know, as kubeadm's server does. Without that the plug-in would answer SERVFAIL. The lab's domain may be among
+    It answers for nodes, too, since all questions for the lab's domain come to it. It passes on what it does not
+    know, as kubeadm's server does. Without that the plug-in would answer SERVFAIL. The lab's domain may be among
     those that pods search, and musl ends its search at such an answer.
     """
     zone = plan.network.domain
