@@ -6,7 +6,7 @@ import durations
 import hypothesis
 import pytest
 
-# how long an example takes says how busy the machine is
+# the duration of an example depends on the load of the machine
 hypothesis.settings.register_profile("winlab", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("winlab")
 

@@ -438,7 +438,7 @@ def test_scripts_that_change_the_machine_take_turns(worker: Worker, monkeypatch:
         assert joining.wait(10)
         second = pool.submit(scripts.play, "join.ps1", machine, {"configuration": JOIN, "name": "node-1"})
         assert waiting.wait(10)
-        assert worker.play("status")["kubelet"]["joined"] is False  # what only looks does not wait
+        assert worker.play("status")["kubelet"]["joined"] is False  # scripts that only read do not wait
         go_on.set()
         assert first.result() == {"joined": True, "changed": True}
         assert second.result() == {"joined": True, "changed": False}

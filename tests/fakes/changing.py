@@ -107,7 +107,7 @@ class World:
         """The site that the lab is on."""
         return cast(Site, _Site(self))
 
-    # -- what the adapters do
+    # -- in place of the adapters
 
     def machines(self, _conn: object, lab: str | None = None) -> list[Machine]:
         return [Machine(name, one.state, one.tag) for name, one in sorted(self.domains.items())]
@@ -152,7 +152,7 @@ class World:
         with self.act(f"delete {name}"):
             self.volumes.discard(name)
 
-    # -- what makes a lab, in place of the recipe's steps
+    # -- in place of the recipe's steps, which make a lab
 
     def recipe(self, run: Run) -> list[Step]:
         def network(_: object) -> None:

@@ -33,7 +33,7 @@ class Windows:
         self.cut: set[str] = set()
         self.ran: list[tuple[str, str]] = []
         self.logins: list[str] = []
-        self.shell = b"Windows_NT\r\n"  # what its shell makes of %OS%
+        self.shell = b"Windows_NT\r\n"  # the result of %OS% in its shell
         monkeypatch.setattr(connect, "_heard", {})
         monkeypatch.setattr(connect, "_log_in", self.log_in)
         monkeypatch.setattr(connect, "_knock", self.knock)

@@ -44,7 +44,7 @@ from winlab.supply.images import cache
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
-# What the lane "labs" is made of; why it could not be made
+# What the lane "labs" needs; why it could not be made
 SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
 SHARED_SECONDS = 3000  # for a test that may be the first that needs it: a bound for a hang, on a slow machine, too
 PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")

@@ -17,7 +17,7 @@ from winlab.host.facts import read_facts
 from winlab.supply.images import stock
 
 LAB = "it-lb"
-LIMIT = 600  # seconds until OVN must know who is there: a bound for a test that hangs, no expectation
+LIMIT = 600  # seconds until OVN must know the live servers: a bound for a test that hangs, not an expectation
 SERVER = """
 import socketserver, sys
 class Handler(socketserver.BaseRequestHandler):

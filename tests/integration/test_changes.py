@@ -78,7 +78,7 @@ def test_a_clock_is_wrong_on_purpose_and_right_again(labs: Labs, winlab: Winlab)
         assert -3.0 < int(text(labs.a("exec", node, "--", line))) / 3.6e6 - time.time() / 3600 < -1.5
         text(winlab("fault", "clear", node, *LAB))
         assert -0.5 < int(text(labs.a("exec", node, "--", line))) / 3.6e6 - time.time() / 3600 < 0.5
-    # no certificate was valid yet in that time, so nodes stopped to report: they come back by themselves
+    # no certificate was valid yet in that time, so nodes stopped reporting: they recover by themselves
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "nodes", "--all", "--timeout=900s"))
 
 
@@ -109,7 +109,7 @@ def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -
         assert [one["id"] for one in listed] == ["freeze.node-1"]
         refused = labs.a("exec", "node-1", "--", "hostname")
         assert (refused.returncode, "'node-1' is suspended" in refused.stderr) == (9, True), refused.stderr
-        text(winlab("fault", "add", "freeze", "node-1", *LAB))  # once more, which does no harm
+        text(winlab("fault", "add", "freeze", "node-1", *LAB))  # again, which does no harm
     finally:
         text(winlab("fault", "clear", "node-1", *LAB))
     assert {row["node"]: row["state"] for row in _rows(labs)} == {"controller-1": "running", "node-1": "running"}
@@ -127,7 +127,7 @@ def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winl
     assert [row["state"] for row in json.loads(off.stdout)["nodes"]] == ["off"]
     listed = json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"]
     assert [one["id"] for one in listed] == ["kill.controller-1"]
-    text(member("fault", "add", "kill", "controller-1", *lab))  # once more, which does no harm
+    text(member("fault", "add", "kill", "controller-1", *lab))  # again, which does no harm
     text(member("fault", "clear", *lab))
     text(labs.b("start"))  # until it answers
     assert _starts(labs) > boots

@@ -31,7 +31,7 @@ MTU = 1442  # of the nodes' NICs: not the usual, so that a default would be seen
 LAB = ipaddress.IPv4Network("10.77.0.0/24")
 PODS = {"a1": "a", "a2": "a", "b1": "b"}  # each pod and its node
 
-# prints who asked, and sends back what came; "udp" refuses to send fragments
+# prints the client, and sends back its data; "udp" refuses to send fragments
 SERVER = """
 import socket, sys
 kind, port = sys.argv[1], int(sys.argv[2])

@@ -275,7 +275,7 @@ def test_an_interrupted_create_is_resumed(labs: Labs) -> None:
     kinds = [event["event"] for event in labs.journal_b if event.get("step") == "start controller-1"]
     ends = [kind for kind in kinds if kind not in ("StepChecking", "StepProgress")]
     done = ends.index("StepDone")
-    assert set(ends[:done]) == {"StepStarted"}  # once more than it was killed there
+    assert set(ends[:done]) == {"StepStarted"}  # one more time than it was killed there
     assert set(ends[done + 1 :]) == {"StepSkipped"}
 
 

@@ -41,7 +41,7 @@ def services() -> Iterator[list[Place]]:
     gateway = read_facts().external_gateway
     with ExitStack() as stack:
         careless = stack.enter_context(socket.create_server(("0.0.0.0", 0)))
-        with suppress(OSError):  # a name server of the host's own is there already
+        with suppress(OSError):  # the host already runs its own name server
             stack.enter_context(socket.create_server((gateway, DNS)))
         yield [(gateway, careless.getsockname()[1]), (gateway, DNS)]
 

@@ -127,7 +127,7 @@ def refused(
             found = evidence(done.stderr)
             files = {path.name: path.read_bytes() for path in found.iterdir()} if found is not None else {}
         finally:
-            for builder in (folder / "state/labs").glob("golden-*/"):  # never a lab that a person has
+            for builder in (folder / "state/labs").glob("golden-*/"):  # never a user's lab
                 user.ok("destroy", "--lab", builder.name)
         return Refused(done.returncode, done.stderr, files, found)
 

@@ -121,7 +121,7 @@ def test_the_disk_is_filled_and_emptied(node: Machine, free: int) -> None:
     assert list(ran.changes) == [FILL]
     assert node.path(FILL).stat().st_size == FREE - free
     assert faults(node, free=free, changed=False).changes == {}
-    # others write and remove, too: what is more than a megabyte from it is made good
+    # others write and remove, too: a difference of more than a megabyte is corrected
     assert faults(node, free=free + 900_000, changed=False).changes == {}
     faults(node, free=free + 2_000_000, changed=True)
     assert node.path(FILL).stat().st_size == FREE - free - 2_000_000

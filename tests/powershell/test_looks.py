@@ -388,7 +388,7 @@ def test_scripts_that_only_read_wait_for_no_other(node: Machine, script: str) ->
     assert (node.folder / MUTEX).read_text() == "3"
 
 
-# -- what outlives a connection that is cut
+# -- what survives a cut connection
 
 STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z "
 
@@ -464,7 +464,7 @@ def test_a_program_that_runs_is_renamed_out_of_the_way(node: Machine, how: str) 
     """Windows lets a program that runs be renamed, not written over or removed."""
     proxied(node)
     payload(node, "runhcs.exe", "# another")
-    # the new file can't be moved into its place: the old one is there under another name
+    # the new file can't be moved into its place: the old one still exists under another name
     number = {"first": 1, "second": 2}[how]
     refuse(node, "containerd", CONFIG, "it failed on purpose", fail=("Move-Item", number))
     folder = node.c / "Program Files/containerd"

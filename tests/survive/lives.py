@@ -19,7 +19,7 @@ from survive.record import Calm, Kill, Record, Whole
 from survive.traces import Traces, left, traces
 
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
-HEAL = (sys.executable, "-m", "winlab", "host", "setup")  # what the cure of a failed command says
+HEAL = (sys.executable, "-m", "winlab", "host", "setup")  # the cure of a failed command
 TRIES = 3  # commands in a row that may fail before a life is given up
 PASSES = 2  # how often a lab is created again for points that did not come
 CREATE, DESTROY, ABANDON = "create", "destroy", "abandon"

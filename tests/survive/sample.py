@@ -13,7 +13,7 @@ from survive.command import Outcome, Wired
 from survive.moments import BEGINNING, END, MIDDLE, Point
 
 VARIABLE = "WINLAB_SURVIVE_SEED"
-MOST = 10  # commands: a bound for one that never comes further
+MOST = 10  # commands: a bound for a life without progress
 
 
 def seed() -> str:

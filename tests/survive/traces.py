@@ -15,7 +15,7 @@ TABLES = (
     "Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Policy",
     "Logical_Router_Static_Route", "NAT", "Load_Balancer", "DHCP_Options", "DNS", "Gateway_Chassis",
 )  # fmt: skip
-NAMELESS = ("links", "ports", "addresses", "mounts", "firewall", "/tmp")  # what does not say whose it is
+NAMELESS = ("links", "ports", "addresses", "mounts", "firewall", "/tmp")  # things without an owner
 Traces = dict[str, frozenset[str]]
 
 

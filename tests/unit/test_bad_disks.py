@@ -55,7 +55,7 @@ class Work:
     prepare: Callable[[Path], None]
     do: Callable[[Path], object]
     done: Callable[[Path], object]
-    kept: Callable[[Path], object]  # what is there before it, and after it failed
+    kept: Callable[[Path], object]  # the files before it, and after it failed
 
 
 _GENERATED: dict[str, credentials.Credentials] = {}

@@ -76,7 +76,7 @@ def test_proxy_variables(row: dict[str, Any], asked: list[str | None], monkeypat
         client.get(row["url"])
     wanted = row["through"]
     assert asked == [wanted and wanted.lower().replace("_", "-")]
-    if row["url"].startswith("http:"):  # what a proxy is asked for does not come from this host
+    if row["url"].startswith("http:"):  # requests to a proxy don't come from this host
         assert download.is_open_to_others(row["url"]) or wanted is None
 
 

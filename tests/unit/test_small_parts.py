@@ -42,7 +42,7 @@ def test_tags_survive_a_round_trip(monkeypatch: pytest.MonkeyPatch) -> None:
         tag = tags.read(domain.domain_xml(plan, node, "secret"))
         assert tag is not None
         assert (tag.lab, tag.node, tag.floating, tag.plan) == (plan.lab, node.name, node.floating, plan.digest)
-        assert (tag, tag.uid) == (tags.of(plan, node), None)  # no plan decides who makes it
+        assert (tag, tag.uid) == (tags.of(plan, node), None)  # no plan decides its creator
         mine = tags.read(tags.new(domain.domain_xml(plan, node, "secret"), 1000))
         assert mine == tag.model_copy(update={"uid": 1000})
     assert tags.new("<domain/>", 1000) == "<domain/>"

@@ -208,7 +208,7 @@ def digests(content: bytes, folder: Path) -> None:
 @parser("mirror-address", lambda: [b"https://mirror.example/pub", b"/mirror"], mutation.TEXT, 0.5)
 def address(content: bytes, folder: Path) -> None:
     text = content.decode("utf-8", "replace")
-    if text.startswith("/"):  # the folders of this machine are none of ours
+    if text.startswith("/"):  # the folders of this host don't matter
         text = str(folder)
     download.is_open_to_others(text)
     download.rewrite("https://p.example/a/b", text)

@@ -147,7 +147,7 @@ PARTS = (  # none takes long: the kernel ends the child that renders templates, 
 def parts(rng: mutation.random.Random, content: bytes) -> bytes:
     at = rng.randrange(len(content) + 1)
     part = rng.choice(PARTS)
-    if rng.random() < 0.5:  # at the begin of a whole template
+    if rng.random() < 0.5:  # at the beginning of a complete template
         return part.encode() + content
     return content[:at] + part.encode() + content[at:]
 

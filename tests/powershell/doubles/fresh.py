@@ -81,7 +81,7 @@ PLUGINS = {"win-bridge.exe": "", "win-overlay.exe": "", "host-local.exe": ""}
 # What else a fresh node knows; a test changes it by state()
 FRESH: dict[str, Any] = {
     "booted": "2026-11-21T10:00:00Z",
-    "logged_on": [],  # users with a session on the screen: shutdown.exe then wants /f
+    "logged_on": [],  # users with a session on the screen: shutdown.exe then needs /f
     "events": [
         {
             "log": "System",

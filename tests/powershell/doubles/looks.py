@@ -152,7 +152,7 @@ def act(
     if script in ONLY_LOOK:
         assert FLUSH not in ran.every
     else:
-        assert ran.every[-1] == FLUSH  # what it says is done outlives a power cut
+        assert ran.every[-1] == FLUSH  # what it reports as done survives a power cut
     return ran
 
 

@@ -80,7 +80,7 @@ class Machine:
                 digest = self.program(self.d / part / name, body)
                 listed[part][name] = {"version": "v1", "sha256": digest}
         (self.d / "payload.json").write_text(json.dumps(listed))
-        for path in self.d.rglob("*"):  # what is copied from a CD is read-only
+        for path in self.d.rglob("*"):  # files copied from a CD are read-only
             if path.is_file():
                 path.chmod(path.stat().st_mode & ~0o222)
         build = {"2019": "17763", "2022": "20348", "2025": "26100"}[self.release]

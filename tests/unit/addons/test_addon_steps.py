@@ -37,8 +37,8 @@ class Server(Kubectl):
     def __init__(self) -> None:
         super().__init__(Path("kubectl"), Path("kubeconfig"))
         self.objects: dict[str, dict[str, Any]] = {}
-        self.late = 2  # looks until a thing is available
-        self.busy = 0  # looks that are not answered
+        self.late = 2  # queries until a thing is available
+        self.busy = 0  # queries that are not answered
 
     def run(self, *words: str, stdin: str | None = None, limit: float = 60) -> str:
         sent = {f"{one['kind'].lower()} {one['metadata']['name']}": one for one in yaml.safe_load_all(stdin or "")}

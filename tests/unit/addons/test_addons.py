@@ -35,7 +35,7 @@ def motd(distribution: partial[Distribution]) -> None:
     install_motd(distribution)
 
 
-# --- what is there
+# --- which add-ons exist
 
 
 def test_our_add_ons_are_discovered() -> None:

@@ -24,7 +24,7 @@ class WithAddons(Cluster):
     def __init__(self, *tags: Any, addons: dict[str, dict[str, Any]], measured: tuple[str, ...] = ()) -> None:
         super().__init__(*tags)
         self.addons, self.measured = addons, measured
-        self.silent = 0  # looks at the ConfigMap that are not answered
+        self.silent = 0  # ConfigMap reads that still fail
 
     def run(self, *words: str, stdin: str | None = None, limit: float = 60) -> str:
         if words[:3] == ("get", "configmap", "winlab-addons"):

@@ -52,7 +52,7 @@ def test_the_path_ends_the_message(
     assert winlab(monkeypatch, "destroy", "--lab", "mine") == 9
     said = capsys.readouterr().err.splitlines()
     shown = said.index("winlab: 'join' failed.")
-    assert shown < said.index(next(line for line in said if "collecting" in line))  # who waits for it knows why
+    assert shown < said.index(next(line for line in said if "collecting" in line))  # users see it before the wait
     assert said[-1] == "everything about it: /state/support/mine.tar.gz"
     assert made == [("mine", ERROR)]
 

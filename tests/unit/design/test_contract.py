@@ -22,7 +22,7 @@ WORKER = data.folder("unattend") / "windows/worker"
 PACKAGE = data.folder("unattend") / "linux/winlab_node"
 STANDIN = TOP / "standin/winlab_standin/guest"
 PARTS = {"common", "images", "network", "services"}  # of other scripts
-Tree = dict[str, Any]  # the names in a result; of those below a name a tree, else None
+Tree = dict[str, Any]  # the names in a result; nested names are a tree, otherwise None
 
 
 def calls(system: str) -> dict[str, type[Call[Any]]]:

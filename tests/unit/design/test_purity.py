@@ -26,7 +26,7 @@ from winlab.design.render import folder
 from winlab.design.render.templates import expand
 from winlab.supply.images import stock
 
-READS = {  # audit events; what opens, lists and connects by another way is seen, too
+READS = {  # audit events; other ways to open, list and connect are noticed, too
     *("open", "os.listdir", "os.scandir", "os.mkdir", "glob.glob"),
     *("socket.connect", "socket.getaddrinfo", "socket.gethostname", "subprocess.Popen"),
 }

@@ -59,5 +59,5 @@ def test_the_engine_starts_nothing() -> None:
 def test_states_differ_by_lab_node_and_thing() -> None:
     states = {KIND("lab", "a"), KIND("lab", "b"), KIND("other", "a"), KIND(of="a"), KIND(of="b")}
     assert len(states) == 5
-    # the words are for people alone
+    # the words are only for users
     assert Kind("made", lambda _: "x")("lab", "a") in states

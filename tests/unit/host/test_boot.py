@@ -29,7 +29,7 @@ class Tree:
 
         def stat(path: Path, **more: Any) -> Any:
             found = real(path, **more)
-            if root not in (path, *path.parents):  # what is above the test's folder is the machine's own business
+            if root not in (path, *path.parents):  # folders above the test's belong to the host
                 return SimpleNamespace(st_uid=0, st_gid=0, st_mode=0o40755)
             owner, group, mode = self.other.get(path, (0, 0, 0o755))
             return SimpleNamespace(st_uid=owner, st_gid=group, st_mode=found.st_mode & ~0o7777 | mode)

@@ -193,7 +193,7 @@ def test_a_frozen_node_resumes_and_then_its_other_faults_end(world: World) -> No
     world.add("disk", "node-1")
     world.add("freeze", "node-1")
     assert world.states["node-1"] == "suspended"
-    world.add("freeze", "node-1")  # once more: it is so already
+    world.add("freeze", "node-1")  # again: the fault is already active
     assert world.active == ["disk.node-1", "freeze.node-1"]
     with pytest.raises(GuestError, match="suspended"):
         world.add("clock", "node-1", skew="+2h")

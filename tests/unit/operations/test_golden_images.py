@@ -222,7 +222,7 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
     assert lacks() == (first, second)
     assert LabFolder(second.lab).path.joinpath("wanted-by").read_text() == "lab"
     assert lacks(plan.node("node-1").volume("base").name) == (second,)
-    MADE.add(plan.node("other-1").domain)  # it stands: no image is cloned for it any more
+    MADE.add(plan.node("other-1").domain)  # it exists: no image is cloned for it any more
     assert lacks() == (first,)
     built = recipe.golden_build(runs.run(plan), [first], Supply(cast(Any, None)), alone=True)
     assert [step.reaches for step in built].count(PAYLOAD(of="windows", host=HYPERVISOR)) == 1
@@ -393,4 +393,4 @@ def test_a_builder_whose_addresses_another_lab_has_takes_others(monkeypatch: pyt
     assert not {*moved.external_addresses} & {*builder.external_addresses, *plan.external_addresses}
     assert placed(monkeypatch, plan, Network(set(), standing=moved.digest)) == moved  # an interrupted build resumes
     every = {f"winlab-external-block-{number}" for number in range(300)}
-    assert placed(monkeypatch, plan, Network(every)) == builder  # the database refuses it, and says who is there
+    assert placed(monkeypatch, plan, Network(every)) == builder  # the database refuses it, and names the holder

@@ -270,7 +270,7 @@ def test_a_node_may_appear_shortly_after_its_join(
     assert looks == []
 
 
-# -- the person's kubeconfig
+# -- the user's kubeconfig
 
 
 @pytest.fixture

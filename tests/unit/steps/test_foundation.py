@@ -67,7 +67,7 @@ def test_a_network_with_one_other_row_is_made_again(overlay: Overlay) -> None:
     step.run(Quiet())
     assert overlay.applied == 2
     step.run(Quiet())
-    assert overlay.applied == 2  # what is right is not touched: machines may be using it
+    assert overlay.applied == 2  # correct parts are not touched: machines may be using them
     assert set(overlay.waited) == {foundation.FOLLOW_SECONDS}
 
 

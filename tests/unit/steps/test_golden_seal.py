@@ -48,7 +48,7 @@ class Guest:
         if isinstance(call, contract.Seal):
             self.noted.append(self.note.exists())
             if call.begin and self.killed:
-                raise KeyboardInterrupt  # as near to a kill as a test comes
+                raise KeyboardInterrupt  # as close to a kill as a test can get
         self.asked.append("look" if isinstance(call, contract.Seal) and not call.begin else call.script)
         return answers.result(call, self.sysprep if call.script == "sealed" else {"restart": False})
 

@@ -156,7 +156,7 @@ def test_a_golden_image_is_made_beside_its_lab_or_alone(changes: list[str]) -> N
     sealed = before(steps, states.SEALED(plan.builders[0].lab, "golden"))
     assert (states.UPDATES(plan.builders[0].lab, "golden") in sealed) is ("workers.updates=true" in changes)
     assert states.BINARIES(plan.builders[0].lab, "golden") in sealed
-    # clones stand on it
+    # clones use it
     golden = states.IMAGE(of=plan.node("node-1").volume("base").name, host=HYPERVISOR)
     assert golden in before(created(plan, build=True), states.STARTED("lab", "node-1"))
 

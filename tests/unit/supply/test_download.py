@@ -113,6 +113,6 @@ def test_a_full_disk_keeps_nothing_of_an_endless_file(tmp_path: Path, monkeypatc
     with pytest.raises(HostError, match="no space left"):
         fetch(monkeypatch, tmp_path)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(HostError, match="no space left"):  # the rest can still come
+    with pytest.raises(HostError, match="no space left"):  # the rest can still be downloaded
         fetch(monkeypatch, tmp_path, **{"content-length": "2000"})
     assert (tmp_path / "x.part").exists()

@@ -34,7 +34,7 @@ def test_a_program_that_has_changed_in_the_cache_goes_to_no_node(tmp_path: Path)
     kubelet = cached(KUBELET, tmp_path)
     PayloadCd("linux", [kubelet], [])
     rot(kubelet)
-    assert store.lookup(store.key({"x": str(KUBELET)})) == kubelet  # by its size it is whole
+    assert store.lookup(store.key({"x": str(KUBELET)})) == kubelet  # its size is complete
     with pytest.raises(TransferError, match="has changed since it was obtained") as caught:
         PayloadCd("linux", [kubelet], [])
     assert str(KUBELET) in caught.value.what

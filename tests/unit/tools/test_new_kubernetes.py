@@ -125,7 +125,7 @@ def fields(tmp_path: Path) -> Path:
     return path
 
 
-# -- what the projects' files say
+# -- content of the projects' files
 
 
 def test_versions_are_read_from_the_projects_own_files(recorded: Recorded) -> None:
@@ -235,7 +235,7 @@ def test_a_newer_patch_takes_the_place_of_the_older_one(
     text = catalog.read_text()
     made = yaml.safe_load(text)
     assert [one["kubernetes"] for one in made["combinations"]] == ["v1.36.3", "v1.35.4", "v1.34.4"]
-    # only in comments, which are a person's
+    # only in comments, which are written manually
     assert not [line for line in text.splitlines() if "1.36.2" in line and not line.strip().startswith("#")]
     assert any(pin["version"] == "2.2.9" for pin in made["pins"]["programs"]), "another combination's"
     assert not any(pin["version"] == "1.4.3" for pin in made["pins"]["programs"]), "runc is 1.5.2 now"

@@ -87,7 +87,7 @@ def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     path.write_bytes(node_program.build())
     yield path
     for name in [name for name in sys.modules if name.partition(".")[0] == "winlab_node"]:
-        del sys.modules[name]  # those of the file; the others come back
+        del sys.modules[name]  # those of the file; the others are restored
 
 
 @pytest.mark.parametrize(

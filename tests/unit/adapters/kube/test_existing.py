@@ -196,7 +196,7 @@ def test_the_pod_network_is_recognized(changes: dict[str, Any], cni: str | None,
     assert note in found.cni_note
 
 
-# -- whether it goes
+# -- whether the cluster is suitable
 
 
 def test_a_suitable_cluster_is_accepted() -> None:

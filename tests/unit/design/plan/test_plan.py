@@ -83,7 +83,7 @@ def test_the_digest_is_the_plans() -> None:
     one = plans.make(plans.KVM)
     assert one.digest == plans.make(plans.KVM).digest
     assert one.digest != plans.make(plans.KVM, "1-1-1", "workers.cpus=3").digest
-    # what may change while a lab stands
+    # what may change while a lab exists
     assert one.digest == plans.make(plans.TCG).digest
     other = plans.KVM.model_copy(update={"resolvers": ["192.0.2.99"]})
     assert one.digest == plans.make(other).digest

@@ -242,7 +242,7 @@ def test_a_node_that_stays_unready_is_given_up_with_the_reason(played: Played, m
     assert f"winlab restart {LINUX} --lab lab" in caught.value.cure
 
 
-# -- what else they use
+# -- their other calls
 
 
 def test_a_suspended_machine_is_distinguished_from_one_that_qemu_paused(played: Played) -> None:

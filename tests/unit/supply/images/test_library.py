@@ -131,7 +131,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
         with pytest.raises(UsageError, match="has expired") as caught:
             command()
         assert f"winlab image rm {key}" in caught.value.cure
-    monkeypatch.setattr(creating, "all_made", lambda *_, **__: True)  # a lab that stands clones nothing
+    monkeypatch.setattr(creating, "all_made", lambda *_, **__: True)  # an existing lab clones nothing
     with pytest.raises(Passed):
         creating.create(Proposal(Spec(), plan, Stock()), Site(), lambda _: None)
 

@@ -108,7 +108,7 @@ def test_a_bundle_survives_a_round_trip(made: Bundle, parts: list[Any]) -> None:
     assert verify(made.path, Quiet()).digest == made.digest
     assert made.contents.inputs == {"spec": "1-1-1"}
     assert made.contents.own_media == (OWN,)
-    made.path.unlink()  # what was taken out once is in the cache
+    made.path.unlink()  # members that were extracted once are in the cache
     assert source.obtain(KUBELET, Quiet()).path == got[0].path
 
 
@@ -332,7 +332,7 @@ def test_an_altered_disk_is_refused(made: Bundle) -> None:
     mine = cache.keep(RECIPE, cache.key(RECIPE), fill, Quiet())
     with pytest.raises(TransferError):
         restore_image(made, RECIPE, Quiet())
-    assert cache.lookup(RECIPE) == mine  # it gives way only to one that is whole
+    assert cache.lookup(RECIPE) == mine  # it is replaced only by a complete one
     assert mine.path.read_bytes() == b"mine"
 
 
