@@ -1,4 +1,4 @@
-"""Have a lab's machines start with the host, or not: libvirt's own flag, which goes with the machine."""
+"""Have a lab's machines start with the host, or not: libvirt's own flag, which is removed with the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winlab.site import Site
 class Autostart:
     """Whether a lab's nodes start with the host now.
 
-    ``hint`` says what this host lacks for that, in words; else it is empty.
+    ``hint`` says what the host is missing for that; it is empty if nothing is missing.
     """
 
     wanted: bool
