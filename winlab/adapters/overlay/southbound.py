@@ -1,6 +1,6 @@
 """What only OVN's southbound database says: how far each hypervisor's controller has followed.
 
-The northbound database's ``hv_cfg`` is the least of all chassis, also of one that is switched off.
+The northbound database's ``hv_cfg`` is the lowest of all chassis, including those that are off.
 Source: ovn-sb(5), Chassis_Private.
 """
 
