@@ -16,8 +16,8 @@ class Load(Enum):
     """What a step needs of this machine, and thus how many such steps run at once."""
 
     WAITS = "waits"  # for a guest, a server, the network: no limit
-    CORE = "core"  # computes: one per processor and one more, since most of them wait at times
-    POOL = "pool"  # writes a volume: one after the other
+    CORE = "core"  # computes: one per processor and one more, because most of them wait at times
+    POOL = "pool"  # writes a volume: one after another
 
     @property
     def at_once(self) -> int:
