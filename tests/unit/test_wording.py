@@ -17,8 +17,7 @@ import pytest
 from test_sentences import TOP
 
 SCOPE = ["*.md", "docs/*.md", "tools/README.md", "standin/README.md", "winlab/addons/metrics_server/README.md"]
-SCOPE += [f"winlab/{folder}*.py" for folder in ("", "addons/**/", "cli/", "history/", "host/", "supply/**/")]
-SCOPE += [f"winlab/design/{folder}/**/*.py" for folder in ("catalog", "cause", "cni", "fault", "render", "system")]
+SCOPE += ["winlab/**/*.py", "unattend/linux/**/*.py", "tools/**/*.py"]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
 PHRASES = {
@@ -57,7 +56,8 @@ BLANK = re.compile(  # what is not the author's prose
     r"|<!-- (?:generated|table).*?<!-- (?:end|table: end)"
     r"|(?P<code>`+)(?!`)(?:(?!\n\s*\n).)+?(?<!`)(?P=code)(?!`)"
     r'|"[^"\n]*(?:\n[^"\n]+)?"'
-    r"|\]\([^)]*\)",
+    r"|\]\([^)]*\)"
+    r"|(?<=:param )\w+(?=:)",
     re.S | re.M,
 )
 

@@ -68,7 +68,7 @@ class Supply:
         return self.source.pinned(program)
 
     def host_kubectl(self, versions_: versions.Versions) -> Program:
-        """The kubectl that this host runs: the cluster's own if it may run here, otherwise that of a nearby version.
+        """The kubectl that this host runs: the cluster's own if it may run here, otherwise a neighboring minor's.
 
         :raises NotFoundError: nothing vouches for any that the source has.
         """
