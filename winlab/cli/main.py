@@ -114,7 +114,9 @@ def main() -> None:
     """Run the command line; errors become one message and a documented exit code (docs/exit-codes.md)."""
     session, terminal = begin(), None
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # foreign text may have what the terminal's encoding lacks
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # text from outside may have what the terminal's encoding lacks
     with suppress(termios.error, OSError):
         terminal = termios.tcgetattr(0)
     with signals.as_interrupts(late=lambda: _end_late(session, terminal)):

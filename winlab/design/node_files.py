@@ -11,27 +11,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from winlab.design.system import LINUX, SystemName
+from winlab.design import system
+from winlab.design.system import Paths, SystemName
 
 FILES, VALUES = 64, 64  # of one node
 SIZE, TOTAL = 64 << 10, 256 << 10  # bytes of one file, and of all files of one node
-LINUX_PATH = re.compile(r"(/[^/\x00-\x1f]+)+")
-WINDOWS_PATH = re.compile(r'C:(\\[^\\/:*?"<>|\x00-\x1f]*[^\\/:*?"<>|\x00-\x1f .])+')
-# What winlab, kubeadm, the kubelet and containerd write themselves; what is below a folder counts, too
-LINUX_OWN = (
-    *("/dev", "/proc", "/run", "/sys", "/tmp", "/etc/fstab", "/etc/hosts"),  # noqa: S108 - paths that are refused
-    *("/etc/cni", "/etc/containerd/config.toml", "/etc/crictl.yaml", "/etc/kubernetes", "/opt/cni", "/usr/local/bin"),
-    *("/etc/systemd/system/containerd.service", "/etc/systemd/system/kubelet.service"),
-    *("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/etc/modules-load.d/winlab.conf"),
-    *("/etc/sysctl.d/90-winlab.conf", "/etc/systemd/networkd.conf.d/90-winlab.conf"),
-    *("/etc/systemd/system/winlab-routes.service", "/etc/systemd/system/winlab-masquerade.service"),
-    "/etc/systemd/system/winlab-faults.service",
-    *("/var/lib/cni", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/winlab"),
-)
-WINDOWS_OWN = (
-    *(r"C:\winlab", r"C:\k", r"C:\etc", r"C:\opt\cni", r"C:\var", r"C:\Program Files\containerd"),
-    r"C:\Users\Administrator\.crictl",
-)
 SERVICES = r"HKLM\SYSTEM\CurrentControlSet\Services"
 KEYS_OWN = (
     *(rf"{SERVICES}\containerd", rf"{SERVICES}\kubelet", rf"{SERVICES}\kube-proxy", rf"{SERVICES}\hns"),
@@ -108,13 +92,12 @@ class RegistryValue(_Given):
         return rf"{self.key}\{self.name}"
 
 
-def why_not(path: str, text: str, system: SystemName) -> str:
+def why_not(path: str, text: str, of: SystemName) -> str:
     """Why a node of this system can't be given the file; empty if it can."""
-    linux = system == LINUX.name
-    form = LINUX_PATH if linux else WINDOWS_PATH
-    if not form.fullmatch(path) or len(path) > 255 or {".", ".."} & set(re.split(r"[/\\]", path)):
-        return f"it is not an absolute path of {'Linux' if linux else 'Windows, on drive C:'}"
-    if _is_below(path, LINUX_OWN if linux else WINDOWS_OWN, "/" if linux else "\\"):
+    paths = system.get(of).paths
+    if not re.fullmatch(paths.form, path) or len(path) > 255 or {".", ".."} & set(re.split(r"[/\\]", path)):
+        return f"it is not {paths.described}"
+    if _is_below(path, paths.own, paths):
         return "winlab or Kubernetes writes there"
     try:
         size = len(text.encode())
@@ -125,7 +108,7 @@ def why_not(path: str, text: str, system: SystemName) -> str:
 
 def why_not_set(value: RegistryValue) -> str:
     """Why a node can't be given the value; empty if it can."""
-    return "winlab sets it" if _is_below(value.key, KEYS_OWN, "\\") else ""
+    return "winlab sets it" if _is_below(value.key, KEYS_OWN, system.WINDOWS.paths) else ""
 
 
 def too_much(texts: Sequence[str], values: int) -> str:
@@ -136,9 +119,9 @@ def too_much(texts: Sequence[str], values: int) -> str:
     return f"{values} registry values; {VALUES} are allowed" if values > VALUES else ""
 
 
-def _is_below(path: str, own: Sequence[str], separator: str) -> bool:
-    fold = str.lower if separator == "\\" else str
-    return any(f"{fold(path)}{separator}".startswith(f"{fold(one)}{separator}") for one in own)
+def _is_below(path: str, own: Sequence[str], paths: Paths) -> bool:
+    full = f"{paths.key(path)}{paths.separator}"
+    return any(full.startswith(f"{paths.key(one)}{paths.separator}") for one in own)
 
 
 def _is_line(text: str) -> bool:

@@ -80,7 +80,7 @@ class TooSlowError(httpx.HTTPError):
 
 
 class _Paced(httpcore.SyncBackend):
-    """The network, with a least rate for what a server sends: headers, answers without end, and files alike."""
+    """The network, with a least rate for what a server sends: headers, endless answers, and files alike."""
 
     def connect_tcp(
         self,

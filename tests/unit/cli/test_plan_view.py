@@ -26,6 +26,6 @@ def test_the_machines_of_an_add_on_are_shown_with_whose_they_are(
     install_motd(distribution)
     plan_view.show(plans.make(plans.KVM, "1-0-1", "addons.motd={text: hello, machines: 2}"))
     shown = capsys.readouterr().out
-    assert "motd text=hello, loud=False, machines=2, system=debian-13; pool motd" in shown
+    assert "motd text=hello, loud=False, machines=2, system=debian-13, on_nodes=False; pool motd" in shown
     assert re.search(r"motd-2 +debian-13 +1 +1 GiB", shown)
     assert "In all: 4 CPUs, 5 GiB of memory" in shown

@@ -99,11 +99,14 @@ def test_tests_and_images_are_for_nodes_alone(monkeypatch: pytest.MonkeyPatch, t
     every = machines(plan)
 
     @contextmanager
-    def connected(_self: Site) -> Any:
+    def hypervisors(_self: Site) -> Any:
         yield None
 
-    monkeypatch.setattr(Site, "connected", connected)
-    monkeypatch.setattr(Site, "facts", plans.KVM)
+    monkeypatch.setattr(Site, "hypervisors", hypervisors)
+    monkeypatch.setattr(Site, "host_facts", plans.KVM)
+    monkeypatch.setattr(
+        access.LabOnSite, "find", lambda *_: SimpleNamespace(folder=None, pace=SimpleNamespace(scale=1.0))
+    )
     monkeypatch.setattr(look, "find", lambda *_: every)
     monkeypatch.setattr(access.Kubectl, "of", lambda _: None)
     found, _ = access.of("lab", Site())

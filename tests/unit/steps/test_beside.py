@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +12,6 @@ import runs
 import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.plan.model import Plan
@@ -178,7 +175,7 @@ def test_a_machine_that_goes_is_not_drained_and_its_name_goes_with_it(tmp_path: 
     held.write(held.kubeconfig, "x")
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=debian-13")  # without any machine beside it
     run = runs.run(plan, folder=held)
-    gone = Amendment(removed={"agent-1": "winlab-lab-agent-1"}, beside=frozenset({"agent-1"}), reachable=True)
+    gone = Amendment(removed={"agent-1": plan.nodes[-1]}, beside=frozenset({"agent-1"}), reachable=True)
     steps = amendment.compose(run, gone, whole(run), cluster=True)
     found = set(map(runs.title_of, steps))
     assert "names of machines" in found
@@ -195,7 +192,7 @@ def test_a_machine_that_goes_is_not_drained_and_its_name_goes_with_it(tmp_path: 
 def test_a_lab_without_a_cluster_changes_without_one() -> None:
     plan = plans.make(plans.TCG, "0-1-1", "workers.os=debian-13")
     run = runs.run(plan)
-    gone = Amendment(removed={"node-2": "winlab-lab-node-2"}, beside=frozenset({"node-2"}))
+    gone = Amendment(removed={"node-2": plan.nodes[-1]}, beside=frozenset({"node-2"}))
     steps = compose(amendment.compose(run, gone, whole(run), cluster=True))
     assert not {"names of machines", "leave node-2"} & set(map(runs.title_of, steps))
 
@@ -203,18 +200,14 @@ def test_a_lab_without_a_cluster_changes_without_one() -> None:
 def test_routes_are_given_to_nodes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     written: dict[str, str] = {}
 
-    @contextmanager
-    def connect() -> Iterator[Any]:
-        yield SimpleNamespace(set_pod_routes=lambda _lab, routes: written.update(routes))
-
-    run = runs.run(beside("network.cni=host-gw"), guests=lambda node: node)
+    overlay = SimpleNamespace(set_pod_routes=lambda _lab, routes: written.update(routes))
+    run = runs.run(beside("network.cni=host-gw"), guests=lambda node: node, overlay=overlay)
     rows = [
         {"metadata": {"name": node.name}, "spec": {"podCIDR": f"10.244.{number}.0/24"}}
         for number, node in enumerate(run.plan.members)
     ]
     asked: list[str] = []
     monkeypatch.setattr(Kubectl, "of", lambda _folder: SimpleNamespace(get=lambda _: {"items": rows}))
-    monkeypatch.setattr(ovn, "connect", connect)
     monkeypatch.setattr(again, "run", lambda there, *_: asked.append(there.name))
     runs.titled(pods.steps(run, SUPPLY), "pod routes").run(Quiet())
     assert asked == ["controller-1", "node-1"]

@@ -80,9 +80,9 @@ class HostFacts(MachineFacts, SiteFacts, _Record):
     @property
     def site(self) -> SiteFacts:
         """The facts of the site."""
-        return SiteFacts(**self.model_dump(include=set(SiteFacts.model_fields)))
+        return SiteFacts.model_construct(**self.model_dump(include=set(SiteFacts.model_fields)))
 
     @property
     def machine(self) -> MachineFacts:
         """The facts of the hypervisor."""
-        return MachineFacts(**self.model_dump(include=set(MachineFacts.model_fields)))
+        return MachineFacts.model_construct(**self.model_dump(include=set(MachineFacts.model_fields)))

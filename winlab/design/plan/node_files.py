@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from winlab.design import addon
+from winlab.design import addon, system
 from winlab.design import node_files as rules
 from winlab.design.addon import PlannedLab, PlannedNode
 from winlab.design.node_files import NodeFile, RegistryValue
@@ -45,7 +45,7 @@ def given(rows: Sequence[AddonPlan], lab: PlannedLab, node: PlannedNode) -> Give
     for row in rows:
         for file in _files(row, lab, node):
             what = f"the file '{file.path}'"
-            key = file.path.lower() if node.os == "windows" else file.path
+            key = system.get(node.os).paths.key(file.path)
             _require(row.name, node, what, rules.why_not(file.path, file.text, node.os) or _taken(files.get(key)))
             files[key] = row.name, file
         for value in _values(row, lab, node):
@@ -89,7 +89,7 @@ def _values(row: AddonPlan, lab: PlannedLab, node: PlannedNode) -> Iterator[Regi
         values = list(definition.registry(settings, lab, node))
     except ValidationError as error:
         raise _wrong(row, node, _explained(error)) from error
-    if values and node.os != "windows":
+    if values and not system.get(node.os).registry:
         raise _wrong(row, node, f"'{values[0].place}': only Windows has a registry")
     for value in values:
         if not isinstance(value, RegistryValue):

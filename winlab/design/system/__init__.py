@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from winlab.design.system.linux import LINUX
-from winlab.design.system.model import System, SystemName, Taint
+from winlab.design.system.model import Paths, System, SystemName, Taint
 from winlab.design.system.windows import WINDOWS
 
 SYSTEMS = (LINUX, WINDOWS)
 
-__all__ = ["LINUX", "SYSTEMS", "WINDOWS", "System", "SystemName", "Taint", "get"]
+__all__ = ["LINUX", "SYSTEMS", "WINDOWS", "Paths", "System", "SystemName", "Taint", "get"]
 
 
 def get(name: str) -> System:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.system.model import System
+from winlab.design.system.model import Paths, System
 
 LINUX = System(
     name="linux",
@@ -37,6 +37,30 @@ LINUX = System(
     cri_socket="unix:///run/containerd/containerd.sock",
     cni_bin="/opt/cni/bin",
     cni_conf="/etc/cni/net.d",
+    paths=Paths(
+        form=r"(/[^/\x00-\x1f]+)+",
+        described="an absolute path of Linux",
+        separator="/",
+        folds=False,
+        own=(
+            *("/dev", "/proc", "/run", "/sys", "/tmp", "/etc/fstab", "/etc/hosts"),  # noqa: S108 - paths that are refused
+            *(
+                "/etc/cni",
+                "/etc/containerd/config.toml",
+                "/etc/crictl.yaml",
+                "/etc/kubernetes",
+                "/opt/cni",
+                "/usr/local/bin",
+            ),
+            *("/etc/systemd/system/containerd.service", "/etc/systemd/system/kubelet.service"),
+            *("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/etc/modules-load.d/winlab.conf"),
+            *("/etc/sysctl.d/90-winlab.conf", "/etc/systemd/networkd.conf.d/90-winlab.conf"),
+            *("/etc/systemd/system/winlab-routes.service", "/etc/systemd/system/winlab-masquerade.service"),
+            "/etc/systemd/system/winlab-faults.service",
+            *("/var/lib/cni", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/winlab"),
+        ),
+    ),
+    registry=False,
     systemd_cgroups=True,
     kubeadm_flags=True,
     taint=None,

@@ -21,6 +21,28 @@ class Taint:
 
 
 @dataclass(frozen=True)
+class Paths:
+    """The paths of a system's files.
+
+    :param form: a regular expression that matches an absolute path.
+    :param described: the same, for messages.
+    :param separator: what stands between folders.
+    :param folds: whether capitals make no difference.
+    :param own: what winlab, Kubernetes' programs and containerd write, and everything below it.
+    """
+
+    form: str
+    described: str
+    separator: str
+    folds: bool
+    own: tuple[str, ...]
+
+    def key(self, path: str) -> str:
+        """The same text for two paths of one file."""
+        return path.lower() if self.folds else path
+
+
+@dataclass(frozen=True)
 class System:
     """The facts in which systems differ. Behaviour that differs is in a layer's linux.py and windows.py.
 
@@ -38,6 +60,8 @@ class System:
     :param cri_socket: where kubelet and crictl find containerd.
     :param cni_bin: the folder of CNI plug-ins.
     :param cni_conf: the folder of CNI configuration.
+    :param paths: of its files.
+    :param registry: whether it has Windows' registry.
     :param systemd_cgroups: whether runc starts its containers, in systemd's cgroups.
     :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
     :param taint: what keeps pods for other systems away from its workers.
@@ -69,6 +93,8 @@ class System:
     cri_socket: str
     cni_bin: str
     cni_conf: str
+    paths: Paths
+    registry: bool
     systemd_cgroups: bool
     kubeadm_flags: bool
     taint: Taint | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.system.model import System, Taint
+from winlab.design.system.model import Paths, System, Taint
 
 SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
 HNS_MTU = 1450  # what HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
@@ -32,6 +32,17 @@ WINDOWS = System(
     cri_socket="npipe:////./pipe/containerd-containerd",
     cni_bin="C:/opt/cni/bin",
     cni_conf="C:/etc/cni/net.d",
+    paths=Paths(
+        form=r'C:(\\[^\\/:*?"<>|\x00-\x1f]*[^\\/:*?"<>|\x00-\x1f .])+',
+        described="an absolute path of Windows, on drive C:",
+        separator="\\",
+        folds=True,
+        own=(
+            *(r"C:\winlab", r"C:\k", r"C:\etc", r"C:\opt\cni", r"C:\var", r"C:\Program Files\containerd"),
+            r"C:\Users\Administrator\.crictl",
+        ),
+    ),
+    registry=True,
     systemd_cgroups=False,
     kubeadm_flags=False,  # the kubelet is a native service, whose command line has its flags
     taint=Taint("os", "NoSchedule", "windows"),

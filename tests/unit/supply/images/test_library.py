@@ -66,8 +66,8 @@ def test_a_golden_image_is_removed_from_the_pool_too(
     assert pool.names("base-") == ["base-other.qcow2", "base-other.qcow2" + volumes.MARKER]
     assert library.items() == []
     monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(Network(set())))
-    with connected() as conn, ExitStack() as held:
-        found = goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, pool, conn), held, lambda _: None)
+    with Site().hypervisors() as hosts, ExitStack() as held:
+        found = goldens.lacking(plan, Site(), lambda one: goldens.is_there(plan, one, hosts), held, lambda _: None)
         assert found == plan.builders
 
 

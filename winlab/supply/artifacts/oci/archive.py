@@ -181,7 +181,7 @@ def full_name(reference: str) -> str:
 
     As https://pkg.go.dev/github.com/distribution/reference#ParseDockerRef: a tag beside a digest is dropped.
 
-    :raises UsageError: it is no name of an image.
+    :raises UsageError: it is not the name of an image.
     """
     head, slash, rest = reference.partition("/")
     if not slash:
