@@ -112,7 +112,7 @@ class Go:
 
     def _run(self, words: list[str], seconds: float, folder: Path | None = None) -> str:
         environment = {**toolchain.LOCAL, "GO111MODULE": "on", "GOFLAGS": "-mod=mod", "GOWORK": "off"}
-        with tempfile.TemporaryDirectory(prefix="winlab-") as empty:  # without a go.mod as in the current folder
+        with tempfile.TemporaryDirectory(prefix="winlab-") as empty:  # so that no local go.mod counts
             return run.run([self._go, *words], env=environment, timeout=seconds, cwd=folder or Path(empty)).stdout
 
 

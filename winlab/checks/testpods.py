@@ -1,6 +1,6 @@
 """The smoke test's pods, and the requests that rows make to them.
 
-Requests go through the A
+Requests go through the API server, which forwards HTTP to pods (``kubectl get --raw .../pods/NAME:80/proxy/...``). A
 row therefore needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has
 ``/dial``, with which a pod asks another address over HTTP and reports the answer. Source:
 test/images/agnhost/netexec in k8s.io/kubernetes.

@@ -23,7 +23,8 @@ Sha256ByName = dict[str, str]
 LINUX: tuple[SystemName, ...] = ("linux",)
 WINDOWS: tuple[SystemName, ...] = ("windows",)
 BOTH: tuple[SystemName, ...] = ("linux", "windows")
-# For how many seconds on hardware a script may be silent before it counts as hung. A script announces long work
+# For how many seconds on hardware a script may be silent before it counts as hung. A script that
+# works for long reports that before
 WORK = 1800.0
 QUESTION = 300.0  # for queries: an emulated node may take two minutes after its start to start PowerShell
 LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script does not have

@@ -1,7 +1,7 @@
 """Waits for an external condition until it is met or there is no more progress.
 
-A wait has no total time limit. It polls, and gives up after too long without anything new. An emulated guest
-takes ten times as long as hardware, and may do so as long as it makes progress.
+A wait has no total time limit. It polls, and gives up after too long without anything new. An emulated guest takes ten
+times as long as hardware, and may do so as long as it makes progress.
 """
 
 from __future__ import annotations

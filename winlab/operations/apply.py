@@ -71,7 +71,7 @@ def apply(
             _require_cluster_untouched(plan.lab, made)
         return made
 
-    with site.hypervisors() as hosts:  # before anything else is checked
+    with site.hypervisors() as hosts:  # before any other check
         require_possible(diff.compare(plan, site, hosts))
     _abandon_others(plan, site, tell)
     create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)

@@ -21,7 +21,7 @@ from winlab.site import Site
 
 @dataclass(frozen=True)
 class Pending:
-    """The sizes, as text, that a running machine gets at its next start instead of its present ones."""
+    """A running machine that gets other sizes at its next start; the present and the next ones as text."""
 
     node: str
     before: str

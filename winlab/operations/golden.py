@@ -32,8 +32,8 @@ SOON = 14  # days: an evaluation that ends within them is reported
 
 
 def is_there(plan: Plan, builder: Plan, hosts: Hypervisors, but: Collection[str] = ()) -> bool:
-    """Whether *builder* need not run: its golden image is in the pools or the cache, or all of its clones in *plan*
-    already exist, from the image that was current then.
+    """Whether *builder* need not run: its golden image is in the pools or the cache, or *plan* already has all of its
+    clones. These may be based on an earlier image.
 
     :param but: nodes that are created again, though they exist now.
     """
@@ -114,8 +114,8 @@ def lacking(
 ) -> tuple[Plan, ...]:
     """The plans of the labs in which golden images have to be made; empty if none are needed.
 
-    If another winlab is making one of them, this waits for it. The locks stay in *held*. The remains of a
-    machine that lost power while sysprep ran are removed.
+    If another winlab is making one of them, this waits for it. The locks stay in *held*. The remains of a machine that
+    lost power while sysprep ran are removed.
 
     :param present: whether the image that a builder makes is where it is needed.
     :raises WinlabError: that machine can't be removed.

@@ -72,7 +72,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
 def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
     """Shut nodes down and start them again, as :func:`stop` and :func:`start` do; those that are off are started.
 
-    The machine is switched off in between: so it is always a fresh boot, and changed hardware takes effect.
+    The machine is switched off in between, so it is always a fresh boot, and changed hardware takes effect.
 
     :raises WinlabError: as those two.
     """

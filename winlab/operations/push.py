@@ -169,7 +169,7 @@ def _swap(
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = again.act(node, call.script, progress, swap, drives.is_on(machine))
-    changed = result.changed or runs > 1  # the next run finds what an interrupted one has done
+    changed = result.changed or runs > 1  # after an interrupted run, the next one finds its work done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * drives.lab.on(machine).facts.scale, restarted=changed)

@@ -88,7 +88,7 @@ def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
             _mend(subject, todo, journal)
         except WinlabError as error:
             failed |= {one.drift.key: f"failed: {error.what}" for one in todo}
-        subject = replace(subject, digests=False)  # they were read, and so was everything that was written again
+        subject = replace(subject, digests=False)  # they were read, and what was written again was read first
     left = {one.drift.key: one.drift for one in findings}
     left |= {key: replace(left[key], action=why) for key, why in failed.items() if key in left}
     return [left.get(key) or replace(drift, mended=True) for key, drift in seen.items()]
@@ -157,7 +157,7 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
 
 
 def _is_cluster(run: Run) -> bool:
-    """Whether the lab has a cluster, and more of it was created than guests that answer."""
+    """Whether the lab has a cluster, and was created beyond guests that answer."""
     if run.plan.kubernetes is None:
         return False
     return run.folder.has(run.folder.kubeconfig) or any(_has_payload(run, node) for node in run.plan.members)

@@ -191,7 +191,7 @@ def _media(folder: LabFolder) -> Iterator[File]:
             continue
         try:
             yield _json(f"media/{_safe(name)}.json", inspection.inspect(path).facts())
-        except WinlabError as error:  # one must not hide the others
+        except WinlabError as error:  # one refused medium must not hide the others
             refused.append(f"{error.what} {error.why}".strip())
     if refused:
         raise UsageError(" ".join(refused))

@@ -42,7 +42,7 @@ class Worker:
 class NodeView:
     """What is known of one node, or of the lab itself.
 
-    :param name: the node's, ``lab`` for what belongs to no node; for a golden image's machine, with its lab.
+    :param name: the node's, ``lab`` for what belongs to no node; a golden image's machine is named with its lab.
     :param state: the machine's; empty if there is none.
     :param answers: None if it was not asked.
     :param total: how many steps the run has for it.

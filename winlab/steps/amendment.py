@@ -65,8 +65,7 @@ class Amendment:
     :param kept: the nodes whose machines stay, as planned.
     :param restarted: those of them that are shut down, to start with their new sizes.
     :param reloaded: those of them that need another payload CD, with more images.
-    :param registered: nodes whose labels and taints in the cluster change, or that a change drained which was
-        then reverted.
+    :param registered: nodes whose labels and taints in the cluster change, or that a reverted change drained.
     :param uninstalled: the objects to delete in the cluster, by add-on.
     :param reachable: the API server answers.
     :param force: remove nodes even if their pods can't be moved.

@@ -60,7 +60,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
         if domains.find(host.conn, node.domain) is None:
             _forget_serial_log(run, node)
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
-                # its CA will be another one. A guest's answer must never lead here: its CA would then be right
+                # its CA will be a new one. A guest's answer must never lead here: that CA would still be valid
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
             flush()  # what its first boot reads, and nothing makes again after a power cut

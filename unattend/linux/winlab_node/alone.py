@@ -19,7 +19,7 @@ LOOK = 5.0  # seconds between two checks; a verb that waits reports each, and th
 
 @contextlib.contextmanager
 def alone(node: Node, verb: str) -> Iterator[None]:
-    """Wait until no other verb changes the node, and lock others out. The kernel frees the lock if this is killed."""
+    """Wait until no other verb changes the node, and lock others out. The kernel releases the lock when this ends."""
     path = node.path(LOCK)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:

@@ -51,7 +51,7 @@ def differing(node: Node) -> list[str]:
 
 
 def _missing(node: Node) -> list[str]:
-    """The modules that are neither loaded nor part of the kernel, which may be missing in /sys."""
+    """The modules that are neither loaded nor built into the kernel; /sys need not show built-in ones."""
     release = _text(node.path("proc/sys/kernel/osrelease")).strip()
     builtin = _text(node.path(f"lib/modules/{release}/modules.builtin"))
     loaded = node.path("sys/module")

@@ -25,7 +25,7 @@ NAMES = {"ssh": "ssh", "winrm": "WinRM"}
 DEAF = 120.0  # seconds for which the alternative has answered and the usual way has not
 AGAIN = 15.0  # seconds from one try of the alternative to the next, until then
 FORGOTTEN = 600.0  # seconds after which earlier tries no longer count
-LATEST = 20  # seconds for a connection by an alternative: others wait for the node during this time
+LATEST = 20  # seconds for a connection by an alternative, because the caller waits for the node
 MOST = 1 << 12  # bytes of a shell's answer
 KNOCK = 5.0  # seconds in which a way that was unresponsive must accept a connection
 

@@ -30,8 +30,8 @@ OWNED = ("ports", "nat", "policies", "static_routes", "gateway_chassis", "health
 class Difference:
     """A row or a column that is not as planned.
 
-    ``expected`` is empty for a row that should not be there, ``actual`` for one that is missing. A row that
-    winlab did not make is ``foreign``.
+    ``expected`` is empty for a row that should not be there, ``actual`` for one that is missing. A row that winlab did
+    not make is ``foreign``.
     """
 
     what: str

@@ -2,8 +2,8 @@
 
 With the panic device ``hyperv`` Windows writes them into the registers HV_X64_MSR_CRASH_P0 to P4 (Microsoft,
 "Hypervisor Top Level Functional Specification", partition crash enlightenment), and QEMU stops the machine. libvirt
-reports the crash, but not its code; QEMU keeps the code in its processors' property
-``crash-information`` (target/i386/cpu-sysemu.c). A device ``isa`` (pvpanic) reports no code.
+reports the crash, but not its code; QEMU keeps the code in its processors' property ``crash-information``
+(target/i386/cpu-sysemu.c). A device ``isa`` (pvpanic) reports no code.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class Change:
 class Changes:
     """All differences, and the parts of the plans that they are about.
 
-    ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those whose labels or taints change
-    in the cluster; ``dropped`` and ``altered`` are add-ons as they were.
+    ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those whose labels or taints change in
+    the cluster; ``dropped`` and ``altered`` are add-ons as they were.
     """
 
     every: tuple[Change, ...] = ()
@@ -243,7 +243,7 @@ def _sizes(told: _Collected, old: NodePlan, new: NodePlan) -> bool:
 
 
 def _taint(told: _Collected, old: Plan, new: Plan) -> bool:
-    """Report and return whether controllers change in leaving pods to Linux workers, as they do if there is one."""
+    """Report whether controllers leave pods to Linux workers, as they do if there is one; returns whether that changes."""
     before, after = (
         any(node.role == "worker" for node in plan.linux_nodes()) and not plan.joins for plan in (old, new)
     )

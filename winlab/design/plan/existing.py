@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 class ForeignCluster:
     """What is known about an external cluster.
 
-    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm uses
-    it, regardless of the server that it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go).
-    ``server`` is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is
-    the cluster's CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note``
-    says what was found.
+    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm uses it,
+    regardless of the server that it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server``
+    is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
+    CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
+    found.
     """
 
     server: str

@@ -77,7 +77,7 @@ class Subject:
     """What is inspected.
 
     :param nodes: the nodes to inspect.
-    :param cluster: whether the lab has a cluster, because more was created than guests that answer.
+    :param cluster: whether the lab has a cluster: it was created beyond guests that answer.
     :param digests: whether to read base volumes whole.
     """
 

@@ -68,8 +68,8 @@ def run_kubeadm(
 ) -> None:
     """Run kubeadm in a node, and report its output as progress.
 
-    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node. The same is done
-    if kubeadm's checks found containerd too slow; kubeadm is then run again.
+    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node. The same is done if
+    kubeadm's checks found containerd too slow; kubeadm is then run again.
 
     :param is_on: whether the node's machine runs.
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
