@@ -128,7 +128,7 @@ def amendment(
     """How the lab is changed to match the plan.
 
     :raises NotFoundError: there is no node of the name *rebuild*, or this account has no credentials for the lab.
-    :raises ClusterError: nodes are to be drained, and the API server does not answer.
+    :raises ClusterError: nodes must be drained, and the API server does not answer.
     """
     changed, there = compared.changes, {machine.tag.node: machine for machine in compared.machines}
     wanted = {node.name for node in plan.nodes}
@@ -198,7 +198,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
 
 
 def _worker(plan: Plan, name: str) -> NodePlan:
-    """The worker that is to be rebuilt.
+    """The worker to rebuild.
 
     :raises NotFoundError: there is no such node.
     :raises ConflictError: it is a controller.

@@ -1,4 +1,4 @@
-"""Have a lab's machines start with the host, or not: libvirt's own flag, which is removed with the machine."""
+"""Sets whether a lab's machines start with the host: libvirt's own flag, which is removed with the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Autostart:
 
 
 def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
-    """Have all of the lab's machines start with the host, or none. Safe to repeat.
+    """Set whether all of the lab's machines start with the host. Safe to repeat.
 
     :raises NotFoundError: there is no such lab.
     :raises ConflictError: another winlab is changing the lab.

@@ -54,7 +54,7 @@ def _volume(plan: Plan, builder: Plan) -> str:
 
 
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
-    """Check that the media are available from which Windows will have to be installed, if it has to be.
+    """Check that the media are available that Windows must be installed from, if it must be installed.
 
     :param offline: everything must come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
@@ -112,7 +112,7 @@ def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
 def lacking(
     plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, tell: Listener
 ) -> tuple[Plan, ...]:
-    """The plans of the labs in which golden images have to be made; empty if none are needed.
+    """The plans of the labs in which golden images must be made; empty if none are needed.
 
     If another winlab is making one of them, this waits for it. The locks stay in *held*. The remains of a machine that
     lost power while sysprep ran are removed.

@@ -134,7 +134,7 @@ def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
     by_base: dict[str, list[str]] = {}
     for name in pool.names():
-        with suppress(NotFoundError):  # removed meanwhile
+        with suppress(NotFoundError):  # it was just removed
             if path := pool.backing(name):
                 by_base.setdefault(str(path), []).append(name)
     return by_base

@@ -1,7 +1,7 @@
 """What an existing lab was made from: its spec and its plan, kept in its local folder.
 
-The plan can't be read back from the machines, and the spec's file may have changed or gone. Later commands compare the
-lab with this plan: a newer winlab may decide differently for the same spec.
+The plan can't be read back from the machines, and the spec's file may have changed or be gone. Later commands compare
+the lab with this plan: a newer winlab may decide differently for the same spec.
 
 While a lab is being changed, the record has the old and the new plan. A lab whose change was interrupted matches
 neither; the next ``winlab apply`` finishes or reverts the change.

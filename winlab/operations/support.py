@@ -96,7 +96,7 @@ def collect(
 
 
 def _check_place(to: Path) -> None:
-    """Check that an archive can be there, before anything is collected.
+    """Check that an archive can be written there, before anything is collected.
 
     :raises UsageError: it can't.
     """

@@ -141,7 +141,7 @@ def end_of(content: bytes, *, cut: bool) -> tuple[bytes, bool]:
     """The last :data:`MOST` bytes of a text, from the beginning of a line on: half a secret would not be recognized.
 
     :param cut: the content itself is already only the end of something.
-    :returns: the end, and whether it is not the whole.
+    :returns: the end, and whether the text is longer than that.
     """
     cut = cut or len(content) > MOST
     return (content[-MOST:].partition(b"\n")[2] if cut else content), cut

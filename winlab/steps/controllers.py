@@ -29,7 +29,7 @@ def until(
     """Poll until the condition is met, as :func:`winlab.engine.wait.until` does, as long as a controller runs.
 
     :param look: asks the API server once.
-    :raises GuestError: no controller of the lab runs any more.
+    :raises GuestError: no controller of the lab runs any longer.
     """
 
     def attentive() -> Met[T] | Waiting:

@@ -1,6 +1,6 @@
 """Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
 
-The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Before sysprep begins, a note
+The machine is in a separate lab, so that an interrupted build is resumed like any lab. Before sysprep begins, a note
 in the lab's folder says so; from then on winlab changes nothing else in the machine.
 """
 

@@ -1,4 +1,4 @@
-"""What the shared steps need from a node's system: the behavior in which Linux and Windows differ.
+"""What the shared steps need from a node's system: the behaviour in which Linux and Windows differ.
 
 Plain facts, such as a usual time, are in winlab/design/system/.
 """

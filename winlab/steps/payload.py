@@ -237,7 +237,7 @@ def _left_out(missing: frozenset[Artifact]) -> str:
 def steps(run: Run, supply: Supply) -> list[Step]:
     """One step for each system that the nodes run on a hypervisor, the controllers' first; one for each node's drive.
 
-    Without controllers, the host's kubectl gets a step of its own.
+    Without controllers, the host's kubectl gets a separate step.
     """
     payloads = required.payloads(run.plan)
     payload_steps: list[Step] = []

@@ -180,7 +180,7 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "-o",
         f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at spaces
         "-o",
-        f"HostKeyAlias={tag.full_name}",  # whose key it must have, whatever the address
+        f"HostKeyAlias={tag.full_name}",  # whose key it must have, regardless of the address
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

@@ -1,5 +1,5 @@
 """Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA for the node's name
-is accepted, whatever its address.
+is accepted, regardless of its address.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ GRACE = 3.5  # seconds that a request still has when the work was asked to stop:
 
 
 class Protocol(_Protocol):
-    """pywinrm's protocol with a server that has a certificate for *name*, whatever its address."""
+    """pywinrm's protocol with a server that has a certificate for *name*, regardless of its address."""
 
     def __init__(self, *, name: str, **options: Any) -> None:
         super().__init__(**options)

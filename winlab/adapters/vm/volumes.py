@@ -192,7 +192,7 @@ class StoragePool:
 
         libvirt detects from the content whether it is qcow2 or raw.
         """
-        # made as raw: libvirt would write a qcow2 header of its own otherwise
+        # made as raw: otherwise libvirt would write its own qcow2 header
         self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
 
     def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:

@@ -243,7 +243,7 @@ def _sizes(told: _Collected, old: NodePlan, new: NodePlan) -> bool:
 
 
 def _taint(told: _Collected, old: Plan, new: Plan) -> bool:
-    """Report whether controllers leave pods to Linux workers, as they do if there is one; returns whether that changes."""
+    """Report whether controllers leave pods to Linux workers, as they do if there is one; whether that changes."""
     before, after = (
         any(node.role == "worker" for node in plan.linux_nodes()) and not plan.joins for plan in (old, new)
     )

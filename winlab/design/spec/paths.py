@@ -1,7 +1,8 @@
 """Paths in a spec: made absolute, and kept inside the spec's own folder unless the user names them.
 
 A spec may come from someone else, and the files that it names leave this host. The spec's file alone can therefore
-name only its own folder's; ``--set``, a flag or a variable may name any path, and ``--allow-path`` a further folder.
+name only files in its own folder; ``--set``, a flag or a variable may name any path, and ``--allow-path`` another
+folder.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
 
 
 def _register(run: Run, node: NodePlan, progress: Progress) -> None:
-    """Have a kubelet that is a member register its node; a kubelet that is not a member joins in a step."""
+    """Make a member's kubelet register its node; a node that is not a member joins in a step."""
     own = systems.of(run, node)
     if own.condition().joined:
         progress.say("restarting the kubelet")

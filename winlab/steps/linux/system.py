@@ -52,7 +52,7 @@ class LinuxSteps:
         return first_boot.steps(self._run, self._node)
 
     def detach(self) -> list[Step]:
-        """No steps: the seed has a drive of its own."""
+        """No steps: the seed has a separate drive."""
         return []
 
     def needs_key(self) -> bool:

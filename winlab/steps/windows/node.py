@@ -65,7 +65,7 @@ UNDER_WAY = (1115, 1190)
 # Seconds by which only a start moves the boot time. Windows works it out from its clock, which a time server may
 # correct meanwhile; but the probe has set the clock to within half a minute of the host's before the first restart. A
 # Windows that wants a restart has been up for longer: bootstrap and features take minutes. Should a larger correction
-# come all the same, the next script says that a restart is pending, and Windows is restarted again
+# still come, the next script says that a restart is pending, and Windows is restarted again
 MOVED = 120.0
 CONFIG = r"C:\Program Files\containerd\config.toml"
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
@@ -151,7 +151,7 @@ class _Worker:
         self._told: tuple[float, WindowsFacts] | None = None  # when the node was last asked, and its answer
 
     def facts(self, there: NodeScripts) -> WindowsFacts:
-        """What the node says of itself. Its steps ask one after another, and each query starts a PowerShell. One
+        """What the node reports about itself. Its steps ask one after another, and each query starts a PowerShell. One
         answer therefore serves all of them, for :data:`FRESH` seconds or until one of them acts.
         """
         if self._told is None or time.monotonic() - self._told[0] > FRESH:
