@@ -135,6 +135,7 @@ GOOD = [
     "<!-- generated: x -->\nit goes on\n<!-- end: x -->",
     "[one](since/anew.md)",
     "They go on a CD. Nothing else.",
+    ":param told: the name of a parameter",
 ]
 
 
