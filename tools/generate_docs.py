@@ -41,7 +41,7 @@ def addons() -> str:
     for name, one in addon.registry().items():
         folder = Path(inspect.getfile(type(one))).parent
         if ROOT not in folder.parents:
-            continue  # of another package, which is installed here
+            continue  # it belongs to another package that is installed here
         readme = (folder / "README.md").relative_to(ROOT)
         settings = ", ".join(f"`{field}`" for field in one.Settings.model_fields) or "none"
         rows.append(f"| [`{name}`](../{readme}) | {one.summary} | {settings} |")
@@ -65,7 +65,7 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
 
 
 def updated(text: str, marker: str, part: str) -> str:
-    """*text* with *part* between the markers; ValueError if they are not there, once each."""
+    """*text* with *part* between the markers; ValueError unless each occurs exactly once."""
     begin, end = f"<!-- generated: {marker} -->\n", f"<!-- end: {marker} -->"
     before, found, rest = text.partition(begin)
     _, closed, after = rest.partition(end)

@@ -118,7 +118,7 @@ def add(
 
 
 def left(row: Versions) -> list[str]:
-    """What only a person can say of a combination."""
+    """What only a person can say about a combination."""
     lines = [
         f"{name}: on which Windows it works with Kubernetes {row.name} ({os.path.relpath(profile.pins, ROOT)})"
         for name, profile in cni.profiles().items()

@@ -264,7 +264,7 @@ class Checker:
             if node.ns != NS:
                 if not node.ns or node.tag in ("settings", "servicing"):
                     self.report(node, "E106", f"<{node.tag}> is not in the unattend namespace")
-                continue  # foreign elements (cpi:offlineImage) are allowed here
+                continue  # elements of other namespaces (cpi:offlineImage) are allowed here
             if node.tag == "servicing":
                 continue
             if node.tag != "settings":

@@ -1,4 +1,4 @@
-"""Puts a combination and its pins into the text of known-good.yaml. Comments and all other rows stay as they are."""
+"""Puts a combination and its pins into the text of known-good.yaml. Comments and all other rows stay unchanged."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _end(lines: Sequence[str], *keys: str) -> int:
 
 
 def _row(pin: BaseModel) -> dict[str, Any]:
-    """A row with its keys in the order of those that were written by hand."""
+    """A row with its keys in the order of those that were written manually."""
     row = pin.model_dump(exclude_none=True)
     first = ("name", "version", "os") if "name" in row else ()
     return {key: row[key] for key in (*first, *row)}

@@ -1,4 +1,4 @@
-"""Asks Go for modules: which versions there are, and a release's own files, whose sum Go has verified.
+"""Asks Go for modules: which versions exist, and a release's own files, whose checksum Go has verified.
 
 Go itself asks its module proxy and its checksum database, as its variables say (GOPROXY, GOSUMDB), and refuses modules
 of more than 500 MiB (go.dev/ref/mod#zip-path-size-constraints).
@@ -56,7 +56,7 @@ class Modules(Protocol):
     """Where modules come from."""
 
     def versions(self, path: str) -> list[str]:
-        """The stable versions that are published, the oldest first. :raises TransferError: nobody says."""
+        """The stable versions that are published, the oldest first. :raises TransferError: Go can't find out."""
 
     def download(self, path: str, version: str) -> Module:
         """A release. :raises TransferError: there is none, or it can't be verified."""
@@ -66,7 +66,7 @@ class Modules(Protocol):
 
 
 class Go:
-    """Asks the program ``go``; *progress* hears what takes long.
+    """Asks the program ``go``; *progress* receives what takes long.
 
     :raises HostError: there is no Go, or its settings leave modules unverified.
     """
@@ -83,7 +83,7 @@ class Go:
             )
 
     def versions(self, path: str) -> list[str]:
-        """The stable versions that are published, the oldest first. :raises TransferError: nobody says."""
+        """The stable versions that are published, the oldest first. :raises TransferError: Go can't find out."""
         try:
             answer: dict[str, Any] = json.loads(self._run(["list", "-m", "-versions", "-json", path], LIST_SECONDS))
         except run.CommandError as error:
@@ -112,7 +112,7 @@ class Go:
 
     def _run(self, words: list[str], seconds: float, folder: Path | None = None) -> str:
         environment = {**toolchain.LOCAL, "GO111MODULE": "on", "GOFLAGS": "-mod=mod", "GOWORK": "off"}
-        with tempfile.TemporaryDirectory(prefix="winlab-") as empty:  # else a go.mod in the current folder counts, too
+        with tempfile.TemporaryDirectory(prefix="winlab-") as empty:  # so that no local go.mod counts
             return run.run([self._go, *words], env=environment, timeout=seconds, cwd=folder or Path(empty)).stdout
 
 

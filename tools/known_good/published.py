@@ -1,4 +1,4 @@
-"""Where the parts of a combination are published: rows of pins for those that the catalog has not."""
+"""Where the parts of a combination are published: rows of pins for those that the catalog does not have."""
 
 from __future__ import annotations
 

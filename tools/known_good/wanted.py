@@ -66,9 +66,9 @@ def supported(text: str, minor: str) -> str:
 def combination(modules: Modules, minor: str, known: Pins, containerd: str | None = None) -> tuple[Versions, Module]:
     """The newest release of Kubernetes *minor* (``1.37``) and what goes with it; the release itself, too.
 
-    etcd and CoreDNS are those that kubeadm names, or newer patches whose images the catalog has already.
+    etcd and CoreDNS are those that kubeadm names, or newer patches whose images the catalog already has.
 
-    :param containerd: the minor version of containerd, where its own table is not to be asked.
+    :param containerd: the minor version of containerd, to use in place of its own table.
     :raises NotFoundError: there is no such release, or nothing goes with it.
     :raises TransferError: a module can't be fetched, or does not say what it should.
     """

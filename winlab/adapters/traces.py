@@ -31,7 +31,7 @@ def labs(hypervisors: Hypervisors, overlay: Overlay) -> dict[str, list[domains.M
 
 
 def others(lab: str, hypervisors: Hypervisors, overlay: Overlay) -> str:
-    """The names of the users who made the lab; empty if this one did, or what there is of it does not say.
+    """The names of the users who made the lab; empty if this one did, or if what exists of it does not say.
 
     :raises HostError: libvirt does not answer.
     """
@@ -40,7 +40,7 @@ def others(lab: str, hypervisors: Hypervisors, overlay: Overlay) -> str:
     try:
         with overlay() as northbound:
             return account.others([northbound.lab_owner(lab)])
-    except WinlabError:  # whoever removes the lab learns of it
+    except WinlabError:  # removing the lab reports it
         return ""
 
 
@@ -50,7 +50,7 @@ def remove(
     """Remove the lab's machines, then its network, then its volumes. Base volumes stay. Safe to repeat.
 
     :param gone: called for each thing that was removed.
-    :returns: why the network or the volumes could not be removed. The one is removed even if the other can't be.
+    :returns: why the network or the volumes could not be removed. Each is removed even if the other can't be.
     :raises WinlabError: a machine can't be removed; then its network and disks stay.
     """
     problems: list[WinlabError] = []

@@ -34,7 +34,7 @@ class Script(Protocol):
     """Runs winlab's scripts."""
 
     def __call__(self, tag: Tag, call: Call[R]) -> R:
-        """Run a script in a node; its result.
+        """Run a script in a node; returns its result.
 
         :raises GuestError: the node can't be reached, or the script failed.
         """
@@ -66,7 +66,7 @@ class Logins:
         self._nodes: dict[str, tuple[threading.Lock, NodeScripts]] = {}
 
     def execute(self, tag: Tag, command: list[str]) -> str:
-        """Run a command in a node; what it printed.
+        """Run a command in a node; returns its output.
 
         :raises GuestError: the node can't be reached, or the command failed.
         """
@@ -74,7 +74,7 @@ class Logins:
             return node.execute(command)
 
     def script(self, tag: Tag, call: Call[R]) -> R:
-        """Run one of winlab's scripts in a node; its result.
+        """Run one of winlab's scripts in a node; returns its result.
 
         :raises GuestError: the node can't be reached, or the script failed.
         """
@@ -131,7 +131,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
 
 
 def in_pod(kubectl: Kubectl, namespace: str, pod: str, command: list[str]) -> str:
-    """Run a command in a pod; what it printed.
+    """Run a command in a pod; returns its output.
 
     :raises CheckFailed: it can't be run, or it fails; the text has its output.
     """

@@ -72,7 +72,7 @@ def address(testpods: TestPods) -> str:
 
 def kubelet(testpods: TestPods) -> str:
     """Every Windows node has the version of Kubernetes that the lab's Linux nodes have, and containerd."""
-    ours = {tag.node for tag in testpods.linux}  # a cluster made elsewhere may have a newer kubelet
+    ours = {tag.node for tag in testpods.linux}  # an external cluster may have a newer kubelet
     others = {info(node, "kubeletVersion") for node in testpods.cluster.of("Node") if name_of(node) in ours}
 
     def check(node: Object) -> str:
@@ -155,7 +155,7 @@ def windows_pod(testpods: TestPods, pod: str) -> str:
 def routes(testpods: TestPods) -> str:
     """OVN's router has a route to every node's pod network.
 
-    :raises NotApplicable: it has none, since the profile is not l3; other rows check that pods reach each other.
+    :raises NotApplicable: it has none, because the profile is not l3; other rows check that pods reach each other.
     """
     try:
         by_network = testpods.access.routes()
@@ -191,7 +191,7 @@ def _each(testpods: TestPods, check: Callable[[Object], str]) -> str:
 
 
 def info(node: Object, key: str) -> str:
-    """What a node's kubelet says of its system (``bootID``); empty if nothing."""
+    """What a node's kubelet reports about its system (``bootID``); empty if nothing."""
     return str(node.get("status", {}).get("nodeInfo", {}).get(key, ""))
 
 
@@ -206,7 +206,7 @@ def _tolerates(tolerations: list[Object]) -> bool:
 def _renewals(testpods: TestPods) -> dict[str, datetime]:
     """When the lease of each Windows node was last renewed; nodes without one are left out.
 
-    :raises CheckFailed: the API server does not tell.
+    :raises CheckFailed: the API server does not answer.
     """
     try:
         answer = testpods.access.kubectl.get("leases.coordination.k8s.io", "--namespace=kube-node-lease")

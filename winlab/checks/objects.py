@@ -61,8 +61,8 @@ class Objects:
 def signs(items: Iterable[Object]) -> set[str]:
     """What changes in objects while a cluster makes progress: texts, of which there is a limited number.
 
-    Times and counts of failures are left out: what fails again and again makes no progress. A pod and its
-    replacement by the controller count as the same.
+    Times and counts of failures are left out: what fails repeatedly makes no progress. A pod and its replacement by the
+    controller count as the same.
     """
     return {f"{_about(item)} {sign}" for item in items for sign in _signs(item)}
 

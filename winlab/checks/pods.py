@@ -56,7 +56,7 @@ def taint(of: Taint) -> Object:
 
 
 def image(nodes: Sequence[Object]) -> str:
-    """The agnhost image: one that a node already has, so that nothing is pulled, else the known-good one.
+    """The agnhost image: one that a node already has, so that nothing is pulled, otherwise the known-good one.
 
     :raises UsageError: no node has one, and the catalog has none for the nodes' version of Kubernetes.
     """

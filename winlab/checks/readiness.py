@@ -1,6 +1,6 @@
 """``winlab test readiness``: waits until every readiness gate holds.
 
-All gates judge the same view of the API server, again and again, as long as the cluster makes progress
+All gates judge the same view of the API server, repeatedly, as long as the cluster makes progress
 (:mod:`winlab.engine.wait`).
 """
 
@@ -29,7 +29,7 @@ from winlab.events import Listener
 
 Answer = TypeVar("Answer")
 LOOK = 5.0  # seconds between looks
-SLOW_LOOK = 15.0  # seconds between questions to the same Windows node
+SLOW_LOOK = 15.0  # seconds between queries to the same Windows node
 ADDONS_SILENCE = 300.0  # seconds on hardware for the API server to return the add-ons
 
 
@@ -133,7 +133,7 @@ def _not_there(_view: View) -> str:
 
 
 class _Judge:
-    """Judges gates until each passes, or the cluster makes no more progress.
+    """Judges gates until each passes, or the cluster makes no further progress.
 
     :param end: the time at which to stop waiting.
     """
@@ -180,7 +180,7 @@ class _Judge:
         self._seen |= signs(self._view)
         first = next(iter(self._failing))
         says = f"{len(self._results)} of {len(self._gates)} gates pass; {first}: {self._failing[first]}"
-        # a number, since things that alternate independently have very many combinations
+        # a number, because things that alternate independently have very many combinations
         return Waiting(says, (len(self._seen), len(self._results)))
 
     def _pending(self) -> list[Gate]:

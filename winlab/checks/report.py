@@ -31,7 +31,7 @@ class Report:
 
     @property
     def failed(self) -> tuple[RowResult, ...]:
-        """The results that make the whole fail."""
+        """The results that make the suite fail."""
         return tuple(result for result in self.results if result.outcome is Outcome.FAILED)
 
     @property
@@ -74,7 +74,7 @@ class Report:
 
         Only ``failed`` is a failure; anything else that has not passed is skipped, with the reason as its message.
         Source of the format: Ant's JUnit schema (github.com/windyroad/JUnit-Schema), which is the strictest one in use.
-        That is why the empty elements that it requires are written, and no others.
+        The empty elements that it requires are therefore written, and no others.
         """
         skipped = sum(r.outcome not in (Outcome.PASSED, Outcome.FAILED) for r in self.results)
         suites = etree.Element("testsuites")

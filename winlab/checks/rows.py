@@ -33,7 +33,7 @@ class Need(StrEnum):
     KERNEL = "kernel"  # real Windows on it
     TWO_LINUX = "two-linux"  # two Linux nodes
     OUTSIDE = "outside"  # access to the internet from this host
-    ASKED = "asked"  # that the user names it, since it disturbs the lab
+    ASKED = "asked"  # that the user names it, because it disturbs the lab
 
 
 @dataclass(frozen=True)

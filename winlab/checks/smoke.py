@@ -126,7 +126,7 @@ def _result(case: Case, outcome: Outcome, detail: str, seconds: float = 0.0) -> 
 
 
 def _make(testpods: TestPods, seats: Sequence[Seat], stage: Stage) -> None:
-    """Create the pods and wait until each runs, or makes no more progress.
+    """Create the pods and wait until each runs, or makes no further progress.
 
     A pod that does not run is not an error here: the rows that need it report that.
     """
@@ -165,7 +165,7 @@ class _Settling:
         self._testpods.look()
         self._seen |= signs(self._testpods.own.items)
         waiting = [f"{seat.pod}: {problem}" for seat in self._seats if (problem := self._unsettled(seat))]
-        # a number, since pods that alternate independently have very many combinations
+        # a number, because pods that alternate independently have very many combinations
         return Waiting("; ".join(waiting)[:200], len(self._seen)) if waiting else Met(None)
 
     def _unsettled(self, seat: Seat) -> str:
@@ -251,7 +251,7 @@ def _remove_namespace(testpods: TestPods, progress: Progress) -> None:
 
 
 def _begin_to_remove(kubectl: Kubectl) -> str:
-    """Have the cluster remove the namespace by itself; says so, or why it does not."""
+    """Ask the cluster to remove the namespace, and report that or why it fails."""
     try:
         _delete_namespace(kubectl)
     except WinlabError as error:

@@ -1,9 +1,9 @@
 """The smoke test's pods, and the requests that rows make to them.
 
-Requests go through the API server, which forwards HTTP to pods (``kubectl get --raw .../pods/NAME:80/proxy/...``). So
-a row needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has ``/dial``, with
-which a pod asks another address over HTTP and reports the answer. Source: test/images/agnhost/netexec in
-k8s.io/kubernetes.
+Requests go through the API server, which forwards HTTP to pods (``kubectl get --raw .../pods/NAME:80/proxy/...``). A
+row therefore needs neither exec nor a program in the image, and does not involve the kubelet. ``netexec`` has
+``/dial``, with which a pod asks another address over HTTP and reports the answer. Source:
+test/images/agnhost/netexec in k8s.io/kubernetes.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class TestPods:
         return f"{pod}.{NAMESPACE}.svc.{DOMAIN}"
 
     def ask(self, source: str, host: str, expected: str) -> str:
-        """Have a pod ask an address for its host name, which must be the pod *expected*; returns what was seen.
+        """Make a pod ask an address for its host name, which must be the pod *expected*; returns what was seen.
 
         :raises CheckFailed: there was no answer, or another pod answered.
         """
@@ -171,7 +171,7 @@ class TestPods:
         return self.access.in_pod(NAMESPACE, pod, ["/agnhost", *words])
 
     def transfer(self, source: str, target: str) -> int:
-        """Have a pod fetch more than a mebibyte from another, over one TCP connection; returns the number of bytes.
+        """Make a pod fetch more than a mebibyte from another, over one TCP connection; returns the number of bytes.
 
         The other pod has no answer that large, so it asks itself for a piece (``/echo``) several times, and returns
         all answers as one. (``/upload`` and ``/shell`` need a folder and a shell in the image, and a client that can
@@ -195,7 +195,7 @@ class TestPods:
         return len(answer)
 
     def connect_outside(self, pod: str) -> str:
-        """Have a pod open a TCP connection to the internet, by name; done once for all rows.
+        """Make a pod open a TCP connection to the internet, by name; done once for all rows.
 
         :raises CheckFailed: it fails; the text is agnhost's: ``DNS: ...``, ``TIMEOUT``, ``REFUSED``, ``OTHER: ...``.
         """
@@ -210,7 +210,7 @@ class TestPods:
     def persist(self, action: Callable[[], T]) -> T:
         """Try repeatedly: a service's rules are set up some time after its pod.
 
-        Another failure than before is progress: the name is resolved, but nobody answers yet.
+        A new kind of failure is progress: the name is resolved, but nothing answers yet.
 
         :raises CheckFailed: all attempts failed; the text is from the last.
         """

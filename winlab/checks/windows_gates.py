@@ -61,7 +61,7 @@ def services(answers: Answers[WindowsFacts]) -> str:
 
 
 def proxy(answers: Answers[WindowsFacts]) -> str:
-    """kube-proxy runs as a service on every Windows node, for the network of HNS that is there.
+    """kube-proxy runs as a service on every Windows node, for the existing network of HNS.
 
     :raises CheckFailed: on at least one it doesn't.
     """

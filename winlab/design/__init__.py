@@ -1,1 +1,1 @@
-"""Pure: from what is wanted and what exists to every name, address and file. Nothing here reads or touches anything."""
+"""Pure: from what is requested and what exists to every name, address and file. It reads and touches nothing."""

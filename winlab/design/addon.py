@@ -1,4 +1,4 @@
-"""Add-ons, as plan making knows them. Pure; their steps: :mod:`winlab.addons.api`.
+"""Add-ons, as far as a plan needs them. Pure; for their steps see :mod:`winlab.addons.api`.
 
 ``spec.addons`` turns them on::
 
@@ -42,7 +42,7 @@ class AddonSettings(BaseModel):
 
 
 class PlannedNode(Protocol):
-    """What add-ons may rely on of a machine of the lab."""
+    """What add-ons may rely on in a machine of the lab."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class PlannedNode(Protocol):
 
     @property
     def role(self) -> Literal["controller", "worker", "machine"]:
-        """What it is for; a ``machine`` stands beside the cluster."""
+        """What it is for; a ``machine`` is beside the cluster."""
 
     @property
     def os(self) -> Literal["linux", "windows"]:
@@ -66,7 +66,7 @@ class PlannedNode(Protocol):
 
 
 class PlannedHost(Protocol):
-    """What add-ons may rely on of the hypervisor."""
+    """What add-ons may rely on in the hypervisor."""
 
     @property
     def accelerator(self) -> str:
@@ -74,7 +74,7 @@ class PlannedHost(Protocol):
 
 
 class PlannedCluster(Protocol):
-    """What add-ons may rely on of the lab's cluster."""
+    """What add-ons may rely on in the lab's cluster."""
 
     @property
     def releases(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class PlannedCluster(Protocol):
 
 
 class PlannedLab(Protocol):
-    """What add-ons may rely on of a plan."""
+    """What add-ons may rely on in a plan."""
 
     @property
     def lab(self) -> str:
@@ -201,7 +201,7 @@ def _texts(folder: Path) -> dict[str, str]:
 
 
 def _environment(folder: Path) -> Environment:
-    # StrictUndefined: a misspelt name is an error, not an empty value. What is rendered is no HTML: nothing is escaped
+    # StrictUndefined: a misspelled name is an error, not an empty value. The result is not HTML, so nothing is escaped
     return Environment(
         loader=DictLoader(_texts(folder)),
         undefined=StrictUndefined,
@@ -242,7 +242,7 @@ def registry() -> dict[str, Addon]:
 
 
 def read(names: Mapping[str, object]) -> None:
-    """Load the files of these add-ons into memory, so that plan making reads nothing.
+    """Load the files of these add-ons into memory, so that making a plan reads nothing.
 
     :raises HostError: one can't be used.
     """

@@ -23,9 +23,10 @@ Sha256ByName = dict[str, str]
 LINUX: tuple[SystemName, ...] = ("linux",)
 WINDOWS: tuple[SystemName, ...] = ("windows",)
 BOTH: tuple[SystemName, ...] = ("linux", "windows")
-# For how many seconds on hardware a script may say nothing; then it counts as hung. What works long says so before
+# For how many seconds on hardware a script may be silent before it counts as hung. A script that
+# works for long reports that before
 WORK = 1800.0
-QUESTION = 300.0  # what only looks: an emulated node after its start may take two minutes to start PowerShell
+QUESTION = 300.0  # for queries: an emulated node may take two minutes after its start to start PowerShell
 LINUX_ONLY, WINDOWS_ONLY = {"on": "linux"}, {"on": "windows"}  # a setting that the other system's script does not have
 
 
@@ -51,7 +52,7 @@ class Call(Generic[R]):
 
     @property
     def silence(self) -> float:
-        """For how many seconds on hardware it may say nothing."""
+        """For how many seconds on hardware it may be silent."""
         return self.quiet
 
     def settings(self, system: str) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class Changed(CallResult):
 
 
 class Pushed(Changed):
-    """The program that is there now."""
+    """The program that is installed now."""
 
     sha256: str
 
@@ -128,8 +129,8 @@ class LinuxFacts(CallResult):
     programs: Sha256ByName
     pushed: list[str]
     prepared: bool  # the programs that ``prepare`` installed are unchanged, and no service still has to be restarted
-    files: dict[str, FileFacts]  # of the files asked for, those that are there
-    left_over: list[str]  # files that ``prepare`` wrote before, and that are not asked for
+    files: dict[str, FileFacts]  # of the requested files, those that exist
+    left_over: list[str]  # files that ``prepare`` wrote before, but that are not requested
     differing: list[str]  # the kernel's settings that are not as ``prepare`` sets them
     containerd: ServiceFacts
     kubelet: ServiceFacts
@@ -149,14 +150,14 @@ class KubeletFacts(ServiceFacts):
     """The kubelet on Windows."""
 
     command: str
-    joined: bool  # kubelet.conf and the client certificate are there
+    joined: bool  # kubelet.conf and the client certificate exist
 
 
 class ProxyFacts(ServiceFacts):
     """kube-proxy on Windows."""
 
     command: str
-    stale: bool = False  # its HNS network was made anew since winlab started it; an older winlab's CD does not say
+    stale: bool = False  # its HNS network was recreated since winlab started it; an older winlab's CD does not say
 
 
 class WindowsFacts(CallResult):
@@ -169,7 +170,7 @@ class WindowsFacts(CallResult):
     features_set: str = ""  # names separated by commas; the scripts on an older winlab's CD don't report it
     restart_pending: bool  # features.ps1 needs a restart that has not happened yet
     containerd: ContainerdFacts
-    # The SHA-256 of the payload.json whose images containerd has whole; None: the scripts on an older winlab's CD
+    # The SHA-256 of the payload.json whose images containerd has completely; None: the scripts on an older winlab's CD
     images_from: str | None = None
     binaries: Sha256ByName
     installed_from: str  # the SHA-256 of the payload.json that binaries.ps1 used
@@ -185,7 +186,7 @@ class WindowsFacts(CallResult):
 
 
 class Probed(CallResult):
-    """What all scripts stand on, as a Windows node has it."""
+    """What all scripts rely on, as found in a Windows node."""
 
     text: str  # the settings' text
     sha256: str  # of the settings' block
@@ -209,7 +210,7 @@ class Updated(Restart):
 
 
 class Sealing(Restart):
-    """What is known of Windows before sysprep, unless a restart is needed first: then nothing else is reported."""
+    """What is known about Windows before sysprep; if a restart is needed first, nothing else is reported."""
 
     build: str = ""
     evaluation_minutes: int | None = None  # None: not an evaluation
@@ -307,7 +308,7 @@ class Logs(Call[LogTexts]):
 
     @property
     def silence(self) -> float:
-        """Everything takes longer: events are looked for in whole logs of Windows'."""
+        """Everything takes longer: Windows' whole logs are searched for events."""
         return QUESTION * 2 if self.everything else QUESTION
 
 
@@ -315,7 +316,7 @@ class Logs(Call[LogTexts]):
 class LinkFault:
     """What happens to the packets between this node and another one.
 
-    That is known by its MAC; behind a router, by its addresses and the networks of its pods.
+    The other node is identified by its MAC; behind a router, by its addresses and the networks of its pods.
     """
 
     mac: str
@@ -327,7 +328,7 @@ class LinkFault:
 
 @dataclass(frozen=True, kw_only=True)
 class Faults(Call[Changed]):
-    """Have exactly these faults on purpose, also after a restart. Windows can't lose or delay packets."""
+    """Make exactly these faults active, including after a restart. Windows can't lose or delay packets."""
 
     script, on = "faults", BOTH
     links: list[LinkFault] | None = field(default=None, metadata=LINUX_ONLY)
@@ -390,7 +391,7 @@ class ForgetMember(Call[Changed]):
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(Call[Probed]):
-    """What all other scripts stand on: input, output, rights, the clock. Changes nothing."""
+    """What all other scripts rely on: input, output, rights, the clock. Changes nothing."""
 
     script, on = "probe", WINDOWS
     quiet = QUESTION
@@ -408,10 +409,10 @@ class WindowsStatus(Call[WindowsFacts]):
 
 @dataclass(frozen=True, kw_only=True)
 class Features(Call[Restart]):
-    """Install Windows' features, and set what they need of the system."""
+    """Install Windows' features, and set what they need in the system."""
 
     script, on = "features", WINDOWS
-    quiet = 3600.0  # one call of DISM's installs all features, and tells nothing meanwhile
+    quiet = 3600.0  # one call of DISM installs all features, silently
     features: list[str]
     release: str
 
@@ -444,7 +445,7 @@ class RegistrySetting:
 
 @dataclass(frozen=True, kw_only=True)
 class Configure(Call[Changed]):
-    """Have exactly these files and registry values of add-ons: those of an earlier run that are not named go."""
+    """Write exactly these files and registry values of add-ons: others from an earlier run are removed."""
 
     script, on = "configure", WINDOWS
     files: dict[str, str]  # texts by absolute paths
@@ -494,10 +495,10 @@ class Seal(Call[Sealing]):
     """Start sysprep, or only report what is known before it starts."""
 
     script, on = "seal", WINDOWS
-    quiet = 7200.0  # DISM stands at one percentage for long while it removes superseded components
+    quiet = 7200.0  # DISM stays at one percentage for long while it removes superseded components
     generalize: str  # the text of an answer file
     superseded: bool  # whether to remove components that updates have replaced
-    begin: bool  # False: report only; so winlab can note the facts before sysprep runs
+    begin: bool  # False: report only, so that winlab can note the facts before sysprep runs
 
 
 @dataclass(frozen=True)

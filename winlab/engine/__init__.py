@@ -1,1 +1,1 @@
-"""Runs steps in parallel, reports progress as events, learns how long things take."""
+"""Runs steps in parallel, reports progress as events, and learns how long things take."""

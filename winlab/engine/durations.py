@@ -79,9 +79,9 @@ class Durations:
 
 
 def _seconds(value: object) -> float:
-    """A number of seconds; a damaged file may have anything.
+    """A number of seconds; a damaged file may contain anything.
 
-    :raises ValueError, TypeError: it is none.
+    :raises ValueError, TypeError: it is not a number.
     """
     if not isinstance(value, int | float) or not 0 <= value < LONGEST:
         raise ValueError(f"{value!r} is no number of seconds")

@@ -1,6 +1,6 @@
 """The engine: runs steps, in parallel where possible, and reports progress as events.
 
-Each step can look up whether it is done, so running all of them again resumes. Nothing is undone when a step fails or
+Each step can check whether it is done, so running all of them again resumes. Nothing is undone when a step fails or
 the user interrupts: the same command resumes.
 """
 
@@ -71,11 +71,11 @@ class _Voice:
         self._begun = time.monotonic()
 
     def check(self) -> None:
-        """Check whether the step should go on.
+        """Check whether the step should continue.
 
         :raises Stopped: the user interrupted, another step failed, or the run was asked to stop.
         """
-        if self._stop.is_set() or stopping.asked():  # in a thread of the step's own only the former is known
+        if self._stop.is_set() or stopping.asked():  # in a step's own thread, only the former is known
             raise Stopped
 
     def say(self, text: str, fraction: float | None = None) -> None:
@@ -107,7 +107,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     """Run the steps, each after those that reach what it needs.
 
     :param lab: the lab that the run is for; events of shared steps carry it, too.
-    :param command: what the run is for, for those who watch it from elsewhere.
+    :param command: what the run is for, for other processes that watch it.
     :raises SequenceError: the steps don't fit together; none was started.
     :raises WinlabError: a step failed. Running steps are asked to stop; those not started stay
         undone. If several failed, a :class:`winlab.errors.LabError` has all.
@@ -178,7 +178,7 @@ class _Run:
                         self._waiting.remove(step)
                         self._running[pool.submit(self._perform, step)] = step
                     ended, _ = wait(self._running, timeout=REMIND, return_when=FIRST_COMPLETED)
-                    if not self._failures:  # before the ends are looked at: a stopped step may fail because of the stop
+                    if not self._failures:  # before the check of ended steps: the stop itself may make one fail
                         stopping.check()
                     for future in ended:
                         self._take(future)

@@ -40,7 +40,7 @@ class Pace:
         return seconds * self.scale
 
     def silence(self, seconds: float) -> float:
-        """How long a guest may be silent here if it may be for *seconds* on hardware; grows less than times."""
+        """How long a guest may be silent here if it may be for *seconds* on hardware; grows less than ``usual``."""
         return facts.silence(seconds, self.scale)
 
 
@@ -55,7 +55,7 @@ class LabOnSite:
 
     @classmethod
     def find(cls, lab: str, site: Site, hypervisors: Hypervisors) -> LabOnSite:
-        """A lab that is known by its name alone; no plan is needed.
+        """A lab found by its name alone; no plan is needed.
 
         :raises UsageError: the facts of a hypervisor can't be read.
         """
@@ -83,7 +83,7 @@ class LabOnSite:
         return self.hypervisors.machines(self.name)
 
     def scripts(self, machine: Machine, log_in: Callable[[], Guest] | None = None) -> NodeScripts:
-        """A machine, to run scripts in; a context manager that logs out.
+        """A login to run scripts in a machine; a context manager that logs out.
 
         :param log_in: how to log in; by default as the machine's system does.
         """

@@ -63,7 +63,7 @@ class Run(LabOnSite):
     stock: Stock = field(default_factory=Stock)  # where to find the files that the plan knows by their contents
     sources: Sources = Sources()
     outputs: Outputs = field(default_factory=Outputs)
-    keeps_disks: bool = False  # no machine gets a new disk, not even one that nobody has used yet
+    keeps_disks: bool = False  # no machine gets a new disk, not even one that has not been used yet
 
     @classmethod
     def start(
@@ -86,7 +86,7 @@ class Run(LabOnSite):
         return replace(self, plan=plan, folder=self.site.folder(plan.lab))
 
     def node(self, node: NodePlan) -> NodeScripts:
-        """A node, to run scripts in; a context manager that logs out."""
+        """A login to run scripts in a node; a context manager that logs out."""
         return NodeScripts(tags.of(self.plan, node), self.folder, self.on(node).facts.scale)
 
     def asks(self, node: NodePlan, question: Callable[[NodeScripts], bool]) -> Callable[[], bool]:

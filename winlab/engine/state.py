@@ -32,7 +32,7 @@ class State(NamedTuple):
 
     ``lab`` is empty for what labs share, ``node`` for what is not a node's. ``of`` identifies anything else: the system
     of a payload, the base volume of an image. ``host`` is the hypervisor whose pool has it; a second hypervisor has a
-    state of its own. Texts leave out the first hypervisor, so that they are those of labs with only one.
+    state of its own. Texts leave out the first hypervisor, so that they equal those of labs with only one.
     """
 
     kind: Kind

@@ -16,8 +16,8 @@ class Load(Enum):
     """What a step needs of this machine, and thus how many such steps run at once."""
 
     WAITS = "waits"  # for a guest, a server, the network: no limit
-    CORE = "core"  # computes: one per processor and one more, since most of them wait at times
-    POOL = "pool"  # writes a volume: one after the other
+    CORE = "core"  # computes: one per processor and one more, because most of them wait at times
+    POOL = "pool"  # writes a volume: one after another
 
     @property
     def at_once(self) -> int:
@@ -32,7 +32,7 @@ class Step:
     :param reaches: the state that holds when it is done; no two steps reach the same.
     :param run: does the work and reports progress; a report raises :class:`winlab.stopping.Stopped` to stop it.
     :param done: looks up whether the work is done already. Called only when every state in *after* is reached.
-    :param after: the states that it needs, whichever steps reach them.
+    :param after: the states that it needs, regardless of which steps reach them.
     :param also: other states that hold when it is done.
     :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
     """

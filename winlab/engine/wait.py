@@ -1,7 +1,7 @@
-"""Waiting for something that happens elsewhere, until it has happened or no longer makes progress.
+"""Waits for an external condition until it is met or there is no more progress.
 
-A wait has no total time limit. It looks repeatedly, and gives up after too long without anything new. An emulated guest
-takes ten times as long as hardware, and may do so as long as it makes progress.
+A wait has no total time limit. It polls, and gives up after too long without anything new. An emulated guest takes ten
+times as long as hardware, and may do so as long as it makes progress.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Generic, TypeVar
 from winlab import stopping
 from winlab.events import Progress
 
-POLL = 3.0  # seconds between two looks
+POLL = 3.0  # seconds between two polls
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Met(Generic[T]):
-    """The condition is met; *value* is what the caller wanted to know."""
+    """The condition is met; *value* is what the caller needs."""
 
     value: T
 
@@ -49,11 +49,11 @@ def until(
     stall: float,
     poll: float = POLL,
 ) -> T:
-    """Look until the condition is met; returns its value.
+    """Poll until the condition is met; returns its value.
 
-    :param look: looks once.
-    :param give_up: makes the error from the last look after *stall* seconds without progress.
-    :param poll: seconds between two looks.
+    :param look: checks once.
+    :param give_up: makes the error from the last poll after *stall* seconds without progress.
+    :param poll: seconds between two polls.
     :raises Exception: the error that *give_up* makes, and whatever *look* raises.
     :raises Stopped: the work was asked to stop.
     """

@@ -1,7 +1,7 @@
-"""Turn a standing lab into that of another plan: everything is checked first, then the steps.
+"""Change an existing lab to match another plan: all checks come first, then the steps.
 
-The record in the lab's folder has both plans until the last step is done. So whatever interrupts the change, the same
-command continues it, and a command with the former spec takes it back.
+The record in the lab's folder has both plans until the last step is done. If the change is interrupted, the same
+command resumes it, and a command with the former spec reverts it.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ def apply(
     force: bool = False,
     rebuild: str = "",
 ) -> None:
-    """Change the lab into that of the proposal, or continue that.
+    """Change the lab to match the proposal, or resume such a change.
 
     :param until: as :func:`winlab.operations.create.create` has it.
     :param origin: where Kubernetes' artifacts and downloaded images come from.
     :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
     :param restart: shut machines down whose sizes change, and start them again with the new ones.
     :param force: remove nodes even if their pods can't be moved, or the API server can't be asked.
-    :param rebuild: the name of a worker that is removed and made anew.
+    :param rebuild: the name of a worker that is removed and created again.
     :raises NotFoundError: this account has no record of the lab; nothing was touched.
-    :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
-    :raises ClusterError: the API server must be asked, and does not answer; nothing was touched.
+    :raises ConflictError: something can't be changed in an existing lab; nothing was touched.
+    :raises ClusterError: the API server is needed, and does not answer; nothing was touched.
     :raises WinlabError: as :func:`winlab.operations.create.create`.
     """
     plan = proposal.plan
@@ -71,16 +71,16 @@ def apply(
             _require_cluster_untouched(plan.lab, made)
         return made
 
-    with site.hypervisors() as hosts:  # before anything else is looked for
+    with site.hypervisors() as hosts:  # before any other check
         require_possible(diff.compare(plan, site, hosts))
     _abandon_others(plan, site, tell)
     create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
 
 
 def _require_cluster_untouched(lab: str, made: Amendment) -> None:
-    """Check that nothing goes from a cluster whose API server can't be told so before the command ends.
+    """Check that nothing is removed from the cluster if its API server can't learn of it before the command ends.
 
-    :raises ClusterError: something does.
+    :raises ClusterError: something is.
     """
     if gone := [*sorted(set(made.removed) - made.beside), *sorted(made.uninstalled)]:
         raise ClusterError(
@@ -92,7 +92,7 @@ def _require_cluster_untouched(lab: str, made: Amendment) -> None:
 
 
 def _abandon_others(plan: Plan, site: Site, tell: Listener) -> None:
-    """Remove the golden images that an interrupted change of the lab began, and that it no longer needs."""
+    """Remove the golden images that an interrupted change of the lab began and that are no longer needed."""
 
     def remove(builder: str) -> None:
         tell(Note(lab=plan.lab, text=f"Removing '{builder}', a half-made golden image that is no longer needed."))
@@ -102,9 +102,9 @@ def _abandon_others(plan: Plan, site: Site, tell: Listener) -> None:
 
 
 def require_possible(compared: Compared) -> None:
-    """Check that everything can be changed while the lab stands.
+    """Check that every change is possible in an existing lab.
 
-    :raises ConflictError: something can't; all of it is named, with the reasons.
+    :raises ConflictError: some are not; all of them are named, with the reasons.
     """
     refused = compared.changes.refused
     if refused:
@@ -125,10 +125,10 @@ def amendment(
     force: bool,
     rebuild: str,
 ) -> Amendment:
-    """How the lab becomes that of the plan.
+    """How the lab is changed to match the plan.
 
     :raises NotFoundError: there is no node of the name *rebuild*, or this account has no credentials for the lab.
-    :raises ClusterError: nodes are to be drained, and the API server does not answer.
+    :raises ClusterError: nodes must be drained, and the API server does not answer.
     """
     changed, there = compared.changes, {machine.tag.node: machine for machine in compared.machines}
     wanted = {node.name for node in plan.nodes}
@@ -136,11 +136,11 @@ def amendment(
     removed |= {name: machine for name, machine in there.items() if name not in wanted}
     begun = compared.held.applying
     rebuilt = {name for name in (begun.rebuilt if begun is not None else ()) if name in wanted}
-    if rebuild and (begun is None or rebuild not in begun.cleared):  # else the same command goes on with the new one
+    if rebuild and (begun is None or rebuild not in begun.cleared):  # otherwise this resumes with the new node
         rebuilt.add(rebuild)
     removed |= {name: _worker(plan, name) for name in rebuilt}
     if there:
-        folder.credentials()  # without them nothing can be made anew, nor asked
+        folder.credentials()  # without them nothing can be created again or queried
     kept = tuple(node for node in plan.nodes if node.name not in removed)
     beside = {name for name in removed if name in there and there[name].tag.role == "machine"}
     beside |= {node.name for one in compared.held.plans for node in one.beside if node.name in removed}
@@ -172,9 +172,9 @@ def amendment(
 
 
 def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: Hypervisors, folder: LabFolder) -> None:
-    """Check that nodes need no drain, since the API server can't be asked for one.
+    """Check that nodes need no drain, because the API server can't be asked for one.
 
-    :raises ClusterError: they do: the lab has a cluster.
+    :raises ClusterError: they need one: the lab has a cluster.
     """
     lost = next((path for path in (folder.kubeconfig, folder.kubectl) if not folder.has(path)), None)
     if lost is None:
@@ -198,7 +198,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
 
 
 def _worker(plan: Plan, name: str) -> NodePlan:
-    """The worker that is to be rebuilt.
+    """The worker to rebuild.
 
     :raises NotFoundError: there is no such node.
     :raises ConflictError: it is a controller.
@@ -218,7 +218,7 @@ def _worker(plan: Plan, name: str) -> NodePlan:
 
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:
-    """Whether a machine that runs, or is suspended, has other sizes than it should have."""
+    """Whether a running or suspended machine's sizes differ from the planned ones."""
     return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
 
 
@@ -227,7 +227,7 @@ def _lacks(plan: Plan, name: str) -> bool:
 
 
 def _with_new_images(standing: Sequence[Plan], plan: Plan) -> frozenset[SystemName]:
-    """The systems whose nodes need images that one of the standing plans' payload CDs lacks."""
+    """The systems whose nodes need images that the payload CD of one of the existing plans lacks."""
     had = [{payload.os: set(payload.images) for payload in required.payloads(one)} for one in standing]
     return frozenset(
         payload.os
@@ -237,9 +237,9 @@ def _with_new_images(standing: Sequence[Plan], plan: Plan) -> frozenset[SystemNa
 
 
 def _uninstalled(standing: Iterable[Plan], plan: Plan) -> dict[str, list[Object]]:
-    """The objects that the plan's add-ons no longer have, by add-on; with the last add-on the list of them goes, too.
+    """The objects that the plan's add-ons no longer have, by add-on; without add-ons, their list is removed, too.
 
-    :raises NotFoundError: an add-on that goes is not installed here, so that nobody knows its objects.
+    :raises NotFoundError: an add-on to remove is not installed here, so its objects are unknown.
     """
     stay = [_key(item) for row in plan.addons for item in addons.manifests(row, plan)]
     gone: dict[str, list[Object]] = {}
@@ -259,7 +259,7 @@ def _uninstalled(standing: Iterable[Plan], plan: Plan) -> dict[str, list[Object]
 
 
 def _key(item: Object) -> tuple[str, str, str, str]:
-    """What an object is known by. A newer version of its kind is the same kind."""
+    """What identifies an object. A newer version of its kind is the same kind."""
     group = item["apiVersion"].rpartition("/")[0]
     return group, item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]
 

@@ -1,4 +1,4 @@
-"""Have a lab's machines start with the host, or not: libvirt's own flag, which goes with the machine."""
+"""Sets whether a lab's machines start with the host: libvirt's own flag, which is removed with the machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winlab.site import Site
 class Autostart:
     """Whether a lab's nodes start with the host now.
 
-    ``hint`` says what this host lacks for that, in words; else it is empty.
+    ``hint`` says what the host is missing for that; it is empty if nothing is missing.
     """
 
     wanted: bool
@@ -24,7 +24,7 @@ class Autostart:
 
 
 def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
-    """Have all of the lab's machines start with the host, or none. Safe to repeat.
+    """Set whether all of the lab's machines start with the host. Safe to repeat.
 
     :raises NotFoundError: there is no such lab.
     :raises ConflictError: another winlab is changing the lab.

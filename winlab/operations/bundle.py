@@ -26,7 +26,7 @@ from winlab.supply.images import cache, windows_media
 def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Listener) -> Bundle:
     """Gather everything that a plan needs into a bundle, and report where it comes from.
 
-    :param path: the bundle; None: in the cache, where create finds it without being told.
+    :param path: the bundle; None: in the cache, where create finds it by itself.
     :raises NotFoundError: no source has everything.
     :raises WinlabError: as :func:`create`.
     """
@@ -47,7 +47,7 @@ def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
     """
     chosen, why = payload.choose(plan, origin, runs=False)
     artifacts = [artifact for artifact in required.every(plan) if artifact not in chosen.missing]
-    # the host that creates the lab may not run the cluster's own kubectl where nothing vouches for it
+    # the host that creates the lab may not run the cluster's own kubectl unless something vouches for it
     kubectl = select.for_host(chosen.source, required.kubectls(plan.cluster.versions))
     return chosen.source, list(dict.fromkeys([*artifacts, *([kubectl] if kubectl is not None else [])])), why
 
@@ -100,7 +100,7 @@ def restore_images(plan: Plan, path: Path, digest: str | None, progress: Progres
     for recipe in recipes(plan):
         key = cache.key(recipe)
         if opened.image(key) is None and cache.lookup(recipe) is not None:
-            continue  # an older bundle, or an image that was made here
+            continue  # an older bundle, or an image that was made on this host
         restore_image(opened, recipe, progress)
 
 

@@ -26,7 +26,7 @@ def is_needed(plan: Plan) -> bool:
 
 
 def assumed(plan: Plan) -> str | None:
-    """A note about evaluation media that the plan assumes and nobody has supplied yet; None if all are there."""
+    """A note about evaluation media that the plan assumes and no one has supplied yet; None if all are available."""
     missing = [recipe for recipe in map(recipes.get, _evaluated(plan)) if windows_media.find(recipe) is None]
     lines = [
         f"There are no media for {recipe.name}: Microsoft's {recipe.evaluations[0].file} is assumed."
@@ -42,7 +42,7 @@ def _evaluated(plan: Plan) -> list[str]:
 
 
 def terms(plan: Plan, site: Site) -> str | None:
-    """The terms that a person must accept before a missing medium is downloaded; None: nothing is to be accepted."""
+    """The terms that the user must accept before a missing medium is downloaded; None: there is nothing to accept."""
     return TERMS if is_needed(plan) and not is_given(site) else None
 
 
@@ -57,7 +57,7 @@ def is_given(site: Site) -> bool:
 
 
 def give(site: Site) -> None:
-    """Remember that the terms were accepted. Only a human can accept them.
+    """Remember that the terms were accepted. Only a person can accept them.
 
     :raises AccessError: the state folder can't be used.
     :raises HostError: there is no space.

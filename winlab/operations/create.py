@@ -48,15 +48,15 @@ def create(
     consent: bool = False,
     amend: Callable[[Hypervisors], Amendment] | None = None,
 ) -> None:
-    """Create the lab, or resume it; what already exists is not changed, unless *amend* says how.
+    """Create the lab, or resume it; what exists is changed only as *amend* says.
 
     :param until: ``guests`` ends when the nodes answer, ``cluster`` when Kubernetes is ready on them.
     :param origin: where Kubernetes' artifacts and downloaded images come from; by default whatever is available, and
         the images' own sites.
     :param locked: a lock file; anything that differs from it is refused.
-    :param admin: the kubeconfig of a cluster made elsewhere, for a plan that joins one.
+    :param admin: the kubeconfig of an external cluster, for a plan that joins one.
     :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
-    :param amend: decides how the standing lab becomes that of the proposal, before anything is touched.
+    :param amend: decides how the existing lab is changed to match the proposal, before anything is touched.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
     :raises ConflictError: a lab of that name was made from another plan or is being changed, or another winlab is
         working on it.
@@ -118,7 +118,7 @@ def create(
             steps += recipe.golden_build(run, built, source, alone=until != "cluster")
 
         if amendment is None:
-            if folder.credentials_fit(plan) or not hosts.machines(plan.lab):  # else it is another account's
+            if folder.credentials_fit(plan) or not hosts.machines(plan.lab):  # otherwise it is another account's
                 recorded.write(folder, proposal)
         else:
             recorded.begin(folder, proposal, sorted(amendment.rebuilt))
@@ -138,7 +138,7 @@ def create(
 
 
 def rehearsal_notes(plan: Plan) -> list[str]:
-    """What the stand-ins among the plan's images have to say of themselves.
+    """The notes of the stand-ins among the plan's images.
 
     :raises HostError: their builder is not installed.
     """
@@ -153,7 +153,7 @@ def _check_lock(
 ) -> tuple[Callable[[list[Obtained]], None], Callable[[], None]]:
     """Compare versions, media, images and the bundle with the lock file now.
 
-    The two functions returned compare artifacts and images once they are there.
+    The two functions returned compare artifacts and images once they are available.
 
     :raises ConflictError: something differs; it is named.
     """

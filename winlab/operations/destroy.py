@@ -16,8 +16,8 @@ from winlab.site import Site
 def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> list[str]:
     """Remove every trace of the lab, by its tags alone; safe to repeat. Images stay in the pool.
 
-    :param anyone: also if another user made it.
-    :returns: what was removed, in words; empty if there was nothing.
+    :param anyone: even if another user made it.
+    :returns: what was removed, as text; empty if there was nothing.
     :raises ConflictError: another user made it; nothing was touched.
     :raises Stopped: the work was asked to stop; the rest is still there.
     """
@@ -36,7 +36,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
     with site.hypervisors() as hosts, folder.locked():
         there = hosts.machines(lab)
-        # first, since only the machines show which nodes are the lab's
+        # first, because only the machines show which nodes are the lab's
         removed_nodes, left = join.leave(folder, [machine.tag for machine in there])
         for name in removed_nodes:
             gone("node", name)
@@ -49,17 +49,17 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         except WinlabError as error:
             problems.append(error)
         if problems:
-            raise together(problems)  # the folder stays: a second try needs what it records
-        had_secrets = any(path.name != "lock" for path in folder.path.iterdir())  # earlier versions had theirs there
+            raise together(problems)  # the folder stays: a retry needs what it records
+        had_secrets = any(path.name != "lock" for path in folder.path.iterdir())  # earlier versions kept theirs there
         folder.remove()
         if had_secrets:
             removed.append(f"folder {folder.path}")
-            tell(StepDone(lab=lab, step=f"remove folder {folder.path}"))  # the journal went with it
+            tell(StepDone(lab=lab, step=f"remove folder {folder.path}"))  # the journal was in it
     return removed
 
 
 def _refuse_others(lab: str, site: Site) -> None:
-    """Check that no other user made the lab: everybody's first lab has the same name.
+    """Check that no other user made the lab: everyone's first lab has the same name.
 
     :raises ConflictError: one did.
     """

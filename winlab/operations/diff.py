@@ -1,4 +1,4 @@
-"""What would change: a standing lab compared with a plan, by its record, libvirt and OVN alone. Guests aren't asked."""
+"""What would change: compares an existing lab with a plan, using its record, libvirt and OVN. Guests aren't asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from winlab.site import Site
 
 @dataclass(frozen=True)
 class Pending:
-    """A machine that runs with other sizes than its next start gives it, in words."""
+    """A running machine that gets other sizes at its next start; the present and the next ones as text."""
 
     node: str
     before: str
@@ -50,7 +50,7 @@ class Compared:
 
     @property
     def digests(self) -> frozenset[str]:
-        """Those of the plans that the lab's machines may be made from."""
+        """The digests of the plans that the lab's machines may be made from."""
         return frozenset(plan.digest for plan in self.held.plans)
 
 
@@ -58,7 +58,7 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     """Compare a lab with a plan, by its record and its machines.
 
     :raises NotFoundError: this account has no record of the lab.
-    :raises ConflictError: its machines are not made from what is recorded, or it joined a cluster made elsewhere.
+    :raises ConflictError: its machines are not made from what is recorded, or it joined an external cluster.
     """
     held = recorded.read(site.folder(plan.lab))
     if held.plan.joins:
@@ -114,7 +114,7 @@ def _network(plan: Plan, site: Site) -> list[Change]:
 
 
 def _strayed(node: NodePlan, conn: Connection) -> list[Change]:
-    """Whether somebody else changed the sizes of a machine."""
+    """Whether something other than winlab changed the sizes of a machine."""
     then, planned = domains.sizes(conn, node.domain), (node.cpus, node.memory_mib)
     if then == planned:
         return []

@@ -50,7 +50,7 @@ class Drives:
         return self.lab.scripts(machine)
 
     def is_on(self, machine: Machine) -> Callable[[], bool]:
-        """Whether the node's machine runs, each time that it is asked."""
+        """Whether the node's machine runs, each time it is asked."""
         return partial(domains.is_running, self.lab.on(machine).conn, machine.domain)
 
     def upload(self, host: Hypervisor, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:

@@ -1,6 +1,6 @@
-"""Names the known causes that a log shows, or an archive with logs, which may come from anybody.
+"""Names the known causes that a log or an archive of logs shows. Either may come from anyone.
 
-Nothing is unpacked: the archive's texts are read one after the other, each within bounds.
+Nothing is unpacked: the archive's texts are read one after another, each within bounds.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LARGEST = 32 << 20  # bytes of a log
 MOST = 8 << 20  # bytes of one text of an archive; winlab's own have half of that at most
 TOTAL = 96 << 20  # bytes of an unpacked archive; winlab's own have two thirds of that at most
 MOST_MEMBERS = 20_000
-HEAD = 4096  # bytes by which a file's kind is told
+HEAD = 4096  # bytes that show a file's kind
 GZIP, TAR, TAR_AT = b"\x1f\x8b", b"ustar", 257
-# what tarfile raises for broken archives; the last one for headers of headers without end
+# what tarfile raises for broken archives; the last one for endlessly nested headers
 BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, RecursionError)
 # what winlab wanted, not what happened; and runs before the last ones
 PLANS = ("README.txt", "manifest.json", "spec.json", "plan.json", "domain.xml", "journal.1.jsonl")
@@ -37,7 +37,7 @@ PICTURES = (".png", ".ppm")
 class Explained:
     """What a log or an archive shows.
 
-    :param causes: the known causes, with their evidence; what ended things comes first.
+    :param causes: the known causes, with their evidence; what ended the run comes first.
     :param logs: how many texts were read.
     :param left: why not all of it was read; empty if it was.
     """
@@ -89,7 +89,7 @@ def explain_file(path: Path) -> Explained:
 
 @dataclass
 class _Texts:
-    """The texts of a file, one after the other. ``count`` and ``left`` are right once all have been taken."""
+    """The texts of a file, one after another. ``count`` and ``left`` are right once all have been taken."""
 
     path: Path
     count: int = 0

@@ -1,4 +1,4 @@
-"""A Windows machine by itself, for use outside winlab: its plan, and the ISO that installs it."""
+"""A standalone Windows machine, for use outside winlab: its plan, and the ISO that installs it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def export(
     for path in (made.iso, made.credentials):
         try:
             there = path.exists()
-        except OSError as error:  # a name without end, a folder that is closed
+        except OSError as error:  # an endless name, an inaccessible folder
             raise _not_written(made, error) from error
         if there:
             raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name with --to.")

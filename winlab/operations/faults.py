@@ -1,7 +1,7 @@
 """Faults on purpose: add, list, clear. What is active is read back from OVN's rows and the domains' metadata.
 
-A fault is recorded before anything is done, and forgotten after all is undone; so whoever is interrupted in between can
-run the same command again, and ``clear`` finds everything.
+A fault is recorded before anything is done, and forgotten after everything is undone. A user who is interrupted in
+between can therefore run the same command again, and ``clear`` finds everything.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ END: dict[str, Callable[[Connection, str], None]] = {"off": domains.start, "susp
 
 
 def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
-    """Do a fault to a lab, or do it again with other settings; returns it.
+    """Add a fault to a lab, or change the settings of an active one; returns it.
 
     :raises NotFoundError: there is no such lab or node.
-    :raises UsageError: it can't be done to these nodes; nothing was touched.
+    :raises UsageError: the fault is not possible on these nodes; nothing was touched.
     :raises GuestError: a node does not run, can't be asked, or refuses.
     """
     folder = site.folder(lab)
@@ -54,7 +54,7 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
 
 @contextmanager
 def _locked(folder: LabFolder, hosts: Hypervisors) -> Iterator[None]:
-    """Lock a lab that is there; the folder of another account's lab does not stay.
+    """Lock an existing lab; the folder of another account's lab is not kept.
 
     :raises NotFoundError: there is no such lab.
     """
@@ -79,8 +79,8 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
 
     :param which: an identifier, or a node whose faults are all undone; empty: all.
     :raises NotFoundError: there is no such lab, or nothing of that name has a fault.
-    :raises HostError: a machine must go on, and the host's firewall is gone, or there is not enough memory.
-    :raises GuestError: a node can't be asked, or refuses; faults of others are undone.
+    :raises HostError: a machine must resume, and the host's firewall is gone, or there is not enough memory.
+    :raises GuestError: a node can't be asked, or refuses; the other nodes' faults are undone.
     """
     folder = site.folder(lab)
     with site.hypervisors() as hosts, _locked(folder, hosts):
@@ -108,7 +108,7 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
 
 
 def sentence(lab: str, site: Site, hosts: Hypervisors) -> str:
-    """What other commands say while a lab that already has machines has faults; else empty. It never fails."""
+    """What other commands say while a lab with machines has faults; otherwise empty. It never fails."""
     what = ""
     with suppress(WinlabError):
         if hosts.machines(lab):
@@ -120,7 +120,7 @@ def sentence(lab: str, site: Site, hosts: Hypervisors) -> str:
 
 
 def forget_over(lab: str, hosts: Hypervisors) -> None:
-    """Forget faults of machines that another command has started or resumed; else they would come back one day."""
+    """Forget faults of machines that another command has started or resumed; otherwise they would come back one day."""
     for machine in hosts.machines(lab):
         conn = hosts.on(machine).conn
         there = _recorded(conn, machine)
@@ -202,7 +202,7 @@ class _Work:
                 self._add_inside(self.machines[name], wanted, progress)
 
     def clear(self, chosen: list[Fault], progress: Progress) -> None:
-        """Undo these: first of machines, so that the rest can be undone inside of them."""
+        """Undo these faults: first those of machines, so that the rest can be undone inside them."""
         problems: list[Exception] = []
         order = (MachineFault, SwitchFault, InnerFault)
         for kind in order:
@@ -227,7 +227,7 @@ class _Work:
                 try:
                     self._clear_in(machine, one, progress)
                 except WinlabError as error:
-                    problems.append(error)  # it ends in the others all the same
+                    problems.append(error)  # it still ends in the others
         if problems:
             raise together(problems)
 
@@ -269,7 +269,7 @@ class _Work:
         try:
             self._apply(machine.tag.node, after, progress)
         except UnreachableError:
-            raise  # perhaps it is done: it stays recorded
+            raise  # it may be done already: it stays recorded
         except GuestError:
             with suppress(GuestError):
                 self._apply(machine.tag.node, before, progress)
@@ -277,7 +277,7 @@ class _Work:
             raise
 
     def _apply(self, name: str, values: list[Fault], progress: Progress) -> None:
-        """Have exactly these faults inside a node."""
+        """Make exactly these faults active inside a node."""
         call = contract.Faults(now=0)
         for one in values:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():

@@ -32,10 +32,10 @@ SOON = 14  # days: an evaluation that ends within them is reported
 
 
 def is_there(plan: Plan, builder: Plan, hosts: Hypervisors, but: Collection[str] = ()) -> bool:
-    """Whether *builder* need not run: its golden image is in the pools or the cache, or all of its clones in *plan*
-    already exist, from whichever image was current then.
+    """Whether *builder* need not run: its golden image is in the pools or the cache, or *plan* already has all of its
+    clones. These may be based on an earlier image.
 
-    :param but: nodes that are made anew, though they exist now.
+    :param but: nodes that are created again, though they exist now.
     """
     volume, clones = _volume(plan, builder), plan.clones(builder.golden)
     if all(hosts.on(node).pool.is_complete(volume) for node in clones) or golden_cache.find(_key(builder)) is not None:
@@ -54,7 +54,7 @@ def _volume(plan: Plan, builder: Plan) -> str:
 
 
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
-    """Check that the media are available from which Windows will have to be installed, if it has to be.
+    """Check that the media are available that Windows must be installed from, if it must be installed.
 
     :param offline: everything must come from a bundle, and nothing from the internet.
     :raises WinlabError: a medium is missing or not what it should be; nothing was touched.
@@ -112,10 +112,10 @@ def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
 def lacking(
     plan: Plan, site: Site, present: Callable[[Plan], bool], held: ExitStack, tell: Listener
 ) -> tuple[Plan, ...]:
-    """The plans of the labs in which golden images have to be made; empty if none are needed.
+    """The plans of the labs in which golden images must be made; empty if none are needed.
 
-    If another winlab is making one of them, this waits for it. The locks stay in *held*. What is left of a machine
-    that lost its power while sysprep ran is removed.
+    If another winlab is making one of them, this waits for it. The locks stay in *held*. The remains of a machine that
+    lost power while sysprep ran are removed.
 
     :param present: whether the image that a builder makes is where it is needed.
     :raises WinlabError: that machine can't be removed.
@@ -135,12 +135,12 @@ def lacking(
 
 
 def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener) -> None:
-    """Remove a machine that may be half generalized, so that the image is made anew; the caller holds the lock.
+    """Remove a machine that may be half generalized, so that the image is made from scratch; the caller holds the lock.
 
-    The note goes last: if this is interrupted, the next command finds it and goes on.
+    The note goes last: if this is interrupted, the next command finds it and resumes.
     """
     note = folder.path / NOTE
-    if not note.exists():  # as nearly always: the hypervisor need not be asked
+    if not note.exists():  # nearly always: the hypervisor need not be asked
         return
     (machine,) = builder.windows_nodes()
     with site.hypervisors() as hosts:
@@ -156,7 +156,7 @@ def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener
 
 
 def _placed(plan: Plan, builder: Plan, site: Site) -> Plan:
-    """The builder with external addresses that no other lab has: those of an interrupted build, else free ones."""
+    """The builder with external addresses that no other lab has: those of an interrupted build, otherwise free ones."""
     with site.overlay() as northbound:
         standing = northbound.lab_plan(builder.lab)
         places = list(golden_plan.elsewhere(plan, builder))
@@ -207,7 +207,7 @@ def build(
 
 
 def _wanted_by(folder: LabFolder) -> str:
-    """The lab whose create began an image; empty if nobody knows: the folder is another user's, or damaged."""
+    """The lab whose create began an image; empty if unknown: the folder is another user's, or damaged."""
     try:
         return (folder.path / WANTED_BY).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -215,12 +215,12 @@ def _wanted_by(folder: LabFolder) -> str:
 
 
 def abandon(lab: str, site: Site, destroy: Callable[[str], object], keep: Collection[str] = ()) -> None:
-    """Remove half-made golden images that this lab's create began and nobody is working on now, but for *keep*."""
+    """Remove half-made golden images that this lab's create began and no one is working on now, except *keep*."""
     for other in site.folders():
         folder = site.folder(other)
         if other in keep or not other.startswith(GOLDEN) or _wanted_by(folder) != lab:
             continue
         with suppress(ConflictError):
             with folder.locked():
-                pass  # nobody is making it; destroy takes the same lock
+                pass  # no one is making it; destroy takes the same lock
             destroy(other)

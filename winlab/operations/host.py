@@ -21,7 +21,7 @@ def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
     """
     if spec is None:
         return doctor.diagnose()
-    # no host fact changes what a lab needs, and bad facts are to be reported, not to fail here
+    # no host fact changes what a lab needs, and bad facts must be reported, not fail here
     planned = planning.make(spec, settings.DEFAULT_LAB, HostFacts(), Told(tell, "plan"))
     return doctor.diagnose(Needs.of(planned.plan))
 
@@ -33,7 +33,7 @@ def setup(
 
     :param external_cidr: the network through which the host reaches labs; by default as before, or winlab's own.
     :param install: install missing packages of the distribution.
-    :param trust_python: have systemd run setup at boot though others than root can change this winlab.
+    :param trust_python: have systemd run setup at boot even if users other than root can change this winlab.
     :raises AccessError: this is not root.
     :raises WinlabError: something is missing, or a step failed.
     """

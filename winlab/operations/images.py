@@ -91,7 +91,7 @@ def needs_consent(name: str) -> bool:
 
 
 def terms(name: str, site: Site) -> str | None:
-    """The terms that a person must accept before :func:`pull`; None: nothing is to be accepted.
+    """The terms that the user must accept before :func:`pull`; None: there is nothing to accept.
 
     :raises WinlabError: as :func:`needs_consent`.
     """

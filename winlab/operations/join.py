@@ -1,4 +1,4 @@
-"""How a lab that has only workers joins a cluster made elsewhere, and leaves it: everything but the steps themselves.
+"""How a lab that has only workers joins an external cluster, and leaves it: everything but the steps themselves.
 
 The user's kubeconfig stays on the host: the lab's folder keeps what the chosen context needs, readable by its owner
 only. Workers never get it.
@@ -41,7 +41,7 @@ from winlab.steps.payload import Origin
 
 REACH_SECONDS = 10.0
 LARGEST = 4 << 20  # bytes of a kubeconfig, or of a file that it names
-# fields of a spec about controllers, or about what a cluster made elsewhere decides itself
+# fields of a spec about controllers, or about what an external cluster decides itself
 NOT_OURS = ("controllers", "hypervisors", "kubernetes.pod_cidr", "kubernetes.service_cidr")
 FILES = {  # a kubeconfig's fields that name files, and the field that holds the same
     "certificate-authority": "certificate-authority-data",
@@ -104,7 +104,7 @@ def join(
     origin: Origin | None = None,
     consent: bool = False,
 ) -> None:
-    """Create the lab and have its workers join, or resume that.
+    """Create the lab and join its workers to the cluster, or resume.
 
     :raises WinlabError: as :func:`winlab.operations.create.create`.
     """
@@ -123,7 +123,7 @@ def make_spec(
     rehearse: bool = False,
     allow: Sequence[str | Path] = (),
 ) -> Spec:
-    """The spec of a lab of workers, without what the cluster made elsewhere decides.
+    """The spec of a lab of workers, without what the external cluster decides.
 
     :param workers: how many.
     :param changes: ``path=value``, as ``--set`` takes them.
@@ -184,7 +184,7 @@ def look_at(
 ) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
-    kubectl is the lab's own if it already has one, else the user's, else the one from the lab's source.
+    kubectl is the lab's own if it has one, otherwise the user's, otherwise the one from the lab's source.
 
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
@@ -232,7 +232,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
             why=f"{error}. Guests reach what this host reaches.",
             cure="Allow the connection, or give another address with --server.",
         ) from error
-    if here and plan.network.reach != "all":  # the kernel sends from the address that it sends to: it is its own
+    if here and plan.network.reach != "all":  # the source address is the destination: it is the host's own
         raise UsageError(
             f"The cluster's API server at {cluster.external} is on this host, which the lab's nodes don't reach.",
             why=f"network.reach is '{plan.network.reach}'.",
@@ -262,7 +262,7 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
-    """Remove the lab's nodes from a cluster made elsewhere; does nothing for a lab with controllers.
+    """Remove the lab's nodes from an external cluster; does nothing for a lab with controllers.
 
     A node is the lab's if it has the label and the address of one of the lab's machines.
 
@@ -318,7 +318,7 @@ def _named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 def _bounded(path: Path) -> bytes:
     """A file's content.
 
-    :raises OSError: it can't be read, or is too large; a device has no end.
+    :raises OSError: it can't be read, or is too large; a device is endless.
     """
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)

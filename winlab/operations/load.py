@@ -87,7 +87,7 @@ def is_file(image: str) -> bool:
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except OSError:  # a name without end, a folder that is closed
+    except OSError:  # an endless name, an inaccessible folder
         return False
 
 
@@ -97,7 +97,7 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     :param image: an OCI archive, what ``docker save`` wrote, or the name of an image in the local engine.
     :param work: an empty folder with room for it.
     :param name: its name in the lab; by default its own.
-    :raises UsageError: it has no amd64 image, has no name, or *name* is none.
+    :raises UsageError: it has no amd64 image, has no name, or *name* is not a valid one.
     :raises NotFoundError: there is no such file, or no such image in a local engine.
     :raises TransferError: the archive is damaged or truncated.
     """

@@ -198,7 +198,7 @@ def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
 
 
 def require_bundle(locked: Lock, bundle: str | None, path: Path) -> None:
-    """Make sure that a bundle is the locked one, before anything is taken out of it. That it is does not vouch for what
+    """Make sure that a bundle is the locked one, before anything is taken out of it. A match does not vouch for what
     this host runs: the lock came with the spec.
 
     :param bundle: the digest of the bundle that the user named.
@@ -226,7 +226,7 @@ def read(path: Path) -> Lock:
     """Read a lock file.
 
     :raises NotFoundError: there is none.
-    :raises UsageError: this winlab does not recognise it as a lock file.
+    :raises UsageError: this winlab does not recognize it as a lock file.
     """
     try:
         if files.is_no_file(path):
@@ -265,7 +265,7 @@ def replaced(path: Path) -> Lock | None:
     except NotFoundError:
         return None
     except UsageError:
-        with suppress(OSError):  # what can't be looked at is no lock file
+        with suppress(OSError):  # a path that can't be checked is not a lock file
             if path.is_file() and path.read_bytes().startswith(HEAD.encode()):
                 return None  # damaged, or from another version of winlab
         raise
@@ -359,7 +359,7 @@ def _differs(locked: _Input, now: _Input) -> str:
     if isinstance(locked, Artifact) and isinstance(now, Artifact) and locked.version != now.version:
         return f"is {now.version}, locked is {locked.version}"
     if locked.sha256 == now.sha256 or (isinstance(locked, LockedGolden) and None in (locked.sha256, now.sha256)):
-        return ""  # a golden image has a digest once it was made
+        return ""  # a golden image has a digest once it is made
     return f"has the SHA-256 {now.sha256}{_from(now)}, locked is {locked.sha256}{_from(locked)}"
 
 

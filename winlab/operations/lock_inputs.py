@@ -48,8 +48,8 @@ def bundle(path: Path | None) -> str | None:
 def golden(plan: Plan, *, only_imported: bool = False) -> list[LockedGolden]:
     """The golden images that the plan's nodes are clones of, each once.
 
-    :param only_imported: only imported images have a digest. Of the others the key says what they were made from, and
-        no two that were made from the same have the same bytes.
+    :param only_imported: only imported images have a digest. For the others, the key says what they were made from:
+        two images made from the same inputs never have the same bytes.
     """
     names = {str(node.windows.golden): node.image for node in plan.clones()}
     entries = golden_cache.entries() if names else []

@@ -21,7 +21,7 @@ from winlab.threads import Threads
 
 EVENTS = 15
 MOST_LINES = 10_000
-LOGIN = 10  # seconds for a login by a spare way
+LOGIN = 10  # seconds for a login by an alternative way
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def gather(
 ) -> list[NodeDiagnostics]:
     """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
-    A node that does not answer is asked by its spare ways, then by its guest agent.
+    A node that does not answer is asked by its alternative ways, then by its guest agent.
 
     :param kubectl: None: the lab has no cluster (yet).
     :param call: how many lines of which logs.
@@ -105,7 +105,7 @@ def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: con
 
 
 def _instead(machine: Machine, lab: LabOnSite, call: contract.Logs) -> tuple[dict[str, str], str]:
-    """The logs of a node that is deaf to its system's own way, and how they came; none if nothing answers."""
+    """The logs of a node whose system's usual way does not respond, and how they came; none if nothing answers."""
     tag, folder = machine.tag, lab.folder
     for way in tag.system.spare_logins:
         with suppress(WinlabError), lab.scripts(machine, partial(connect, tag, folder, way, LOGIN)) as node:
@@ -136,7 +136,7 @@ def _events(kubectl: Kubectl, node: str) -> list[str]:
 
 
 def _time(row: dict[str, Any]) -> str:
-    """When an event was last seen; each kind of event has it in another field (core/v1 Event)."""
+    """When an event was last seen; each kind of event has this in a different field (core/v1 Event)."""
     series: dict[str, Any] = row.get("series") or {}
     seen = series.get("lastObservedTime") or row.get("lastTimestamp") or row.get("eventTime")
     return str(seen or row["metadata"].get("creationTimestamp", ""))

@@ -38,7 +38,7 @@ def all_labs(site: Site) -> dict[str, list[Machine]]:
 
 
 def known_names(site: Site) -> list[str]:
-    """The names of all labs that left something here, without failing: local folders, and the hypervisor's labs."""
+    """The names of all labs with anything here: local folders, and the hypervisor's labs. It never fails."""
     names = set(site.folders())
     with suppress(WinlabError):
         names |= all_labs(site).keys()
@@ -98,7 +98,7 @@ def machines(lab: str, site: Site) -> list[Machine]:
 def status(lab: str, site: Site) -> list[NodeStatus]:
     """The lab's nodes as they are now; each running node is asked over a verified login.
 
-    A node has a problem, too, if its clock is wrong, as after the host slept, and that can be asked quickly.
+    A wrong clock, as after the host slept, is also a problem of the node, if it can be checked quickly.
 
     :raises NotFoundError: there is no such lab.
     """
@@ -122,7 +122,7 @@ def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:
 
 
 def _clock_problem(guest: Guest, tag: Tag, skew: float) -> str:
-    """What is wrong with a node's clock; empty if nothing is, or only a slow question would tell.
+    """What is wrong with a node's clock; empty if nothing is, or if only a slow query would show it.
 
     :raises GuestError: the node does not answer.
     """

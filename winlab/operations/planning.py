@@ -17,7 +17,7 @@ from winlab.supply.images import stock
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan, the spec that it was made from, and what was available then: all that carrying it out needs.
+    """A plan, the spec that it was made from, and what was available then: everything that is needed to carry it out.
 
     Two proposals may have plans with the same digest and still differ, such as in the media that they install from.
     """
@@ -43,8 +43,8 @@ def make(
 ) -> Proposal:
     """The plan of a lab.
 
-    :param existing: a cluster made elsewhere that the workers are to join.
-    :param standing: the plans that it was made from, if it stands (:func:`winlab.design.plan.make.make`).
+    :param existing: an external cluster that the workers are to join.
+    :param standing: the plans that it was made from, if it exists (:func:`winlab.design.plan.make.make`).
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     """
     at_hand = stock.take(spec, progress)

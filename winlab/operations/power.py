@@ -31,9 +31,9 @@ SOON = 30 * DAY  # before certificates expire, a start says so
 
 @dataclass(frozen=True)
 class Switched:
-    """A node that was switched: its states before and now, in words.
+    """A node that was switched: its states before and now, as text.
 
-    ``clock`` is by how many seconds its clock was set forward, or back if negative.
+    ``clock`` is how many seconds its clock was set forward, or back if negative.
     """
 
     node: str
@@ -72,7 +72,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
 def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
     """Shut nodes down and start them again, as :func:`stop` and :func:`start` do; those that are off are started.
 
-    The machine is switched off in between: that is a new boot for certain, and changed hardware takes effect.
+    The machine is switched off in between, so it is always a fresh boot, and changed hardware takes effect.
 
     :raises WinlabError: as those two.
     """
@@ -83,7 +83,7 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
 
 
 def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
-    """Suspend running nodes: their memory stays, their processors stand still. Nodes that are off or crashed stay so.
+    """Suspend running nodes: their memory stays, their processors stop. Nodes that are off or crashed stay so.
 
     :raises NotFoundError: there is no such lab or node; nothing was touched.
     :raises GuestError: a node that was named is off or crashed; nothing was touched.
@@ -115,11 +115,11 @@ LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
 def _standing(
     verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listener
 ) -> Iterator[tuple[list[Subject], Runs]]:
-    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and its journal kept.
+    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and the journal is written.
 
     :param verb: what is done, for the journal.
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it, which the verb needs.
-    :raises HostError: the host's firewall is gone, and the verb has guests go on.
+    :raises HostError: the host's firewall is gone, and the verb lets guests run.
     """
     folder = site.folder(lab)
     with site.storage() as hosts:
@@ -166,7 +166,7 @@ def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
 
 
 def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Sequence[Step]) -> None:
-    """Have machines go on, controllers first, after the steps *before*; wait for them, and for their cluster's nodes.
+    """Start or resume machines, controllers first, after the steps *before*; wait for them and their cluster's nodes.
 
     :raises ClusterError: the cluster's certificates have expired; the machines run.
     """
@@ -208,7 +208,7 @@ def _kubectl(folder: LabFolder) -> Kubectl | None:
 
 
 def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
-    """The lab's controllers, if none of them runs or is about to; a cluster made elsewhere has none here."""
+    """The lab's controllers, if none of them runs or is about to; an external cluster has none here."""
     controllers = [one for one in lab.machines() if one.tag.role == "controller"]
     switched = {one.domain for one in subjects}
     idle = [one.tag.node for one in controllers if one.state != "running" and one.domain not in switched]
@@ -216,7 +216,7 @@ def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
 
 
 def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) -> None:
-    """Say until when the cluster's certificates are valid, if that is soon or the guests' clocks jumped by days.
+    """Report when the cluster's certificates expire, if that is soon or the guests' clocks jumped by days.
 
     :raises ClusterError: they have expired.
     """
@@ -233,7 +233,7 @@ def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) ->
 
 
 def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what: str) -> list[Subject]:
-    """Those that are not off, and have not crashed.
+    """The machines that are not off and have not crashed.
 
     :raises GuestError: one that was named is or has.
     """

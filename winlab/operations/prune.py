@@ -20,10 +20,10 @@ from winlab.supply.payload import PREFIX
 
 
 def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
-    """Remove what is not needed any more.
+    """Remove what is no longer needed.
 
-    That is: cached images that belong to none of *recipes*, and golden images except the newest of each recipe. Also
-    base volumes that no other volume is based on, no machine has in a drive, and no machine waits for. Images whose
+    This removes cached images that belong to none of *recipes*, and golden images except the newest of each recipe. It
+    also removes base volumes that no volume is based on and that no machine has in a drive or waits for. Images whose
     builder is not installed stay: it is unknown whether they still match their recipe.
 
     :returns: how many bytes of the cache were freed; volumes are not counted.
@@ -58,7 +58,7 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
 def remove(item: Item, site: Site) -> tuple[int, str]:
     """Remove an image from the cache; a golden image first from the pool, where create would find it.
 
-    :returns: how many bytes of the cache were freed; and why the pool was not checked, if it was not.
+    :returns: how many bytes of the cache were freed; and, if the pool was not checked, why.
     :raises ConflictError: labs are based on it, or another winlab is using it; it is not removed.
     """
     left = ""
@@ -134,7 +134,7 @@ def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
     by_base: dict[str, list[str]] = {}
     for name in pool.names():
-        with suppress(NotFoundError):  # removed meanwhile
+        with suppress(NotFoundError):  # it was just removed
             if path := pool.backing(name):
                 by_base.setdefault(str(path), []).append(name)
     return by_base

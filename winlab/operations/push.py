@@ -34,7 +34,7 @@ POLL = 2.0
 
 @dataclass(frozen=True)
 class PushedProgram:
-    """What is on the node now: the program's SHA-256, whether it changed, and the kubelet that the node reports."""
+    """What is on the node now: the program's SHA-256, whether it changed, and the kubelet version that it reports."""
 
     program: str
     sha256: str
@@ -169,7 +169,7 @@ def _swap(
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = again.act(node, call.script, progress, swap, drives.is_on(machine))
-    changed = result.changed or runs > 1  # what a run did that was cut off, the next one finds done
+    changed = result.changed or runs > 1  # after an interrupted run, the next one finds its work done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * drives.lab.on(machine).facts.scale, restarted=changed)

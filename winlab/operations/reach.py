@@ -41,7 +41,7 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
 def execute(
     lab: str, node: str, site: Site, command: Sequence[str], stdout: Sink, stderr: Sink, via: str | None = None
 ) -> int:
-    """Run a command on a node, hand over its output as it comes, and return its exit code.
+    """Run a command on a node, pass on its output as it comes, and return its exit code.
 
     :param command: its words; a single word is run as a shell line.
     :raises WinlabError: as :func:`login`.

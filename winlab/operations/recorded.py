@@ -1,10 +1,10 @@
-"""What a standing lab was made from: its spec and its plan, kept in its local folder.
+"""What an existing lab was made from: its spec and its plan, kept in its local folder.
 
-The plan can't be read back from the machines, and the spec's file may have changed or gone. Later commands compare the
-lab with this plan: an update of winlab may decide otherwise for the same spec.
+The plan can't be read back from the machines, and the spec's file may have changed or be gone. Later commands compare
+the lab with this plan: a newer winlab may decide differently for the same spec.
 
-While a lab is changed into another one, the record has both: an interrupted change is neither, and is finished or taken
-back by the next ``winlab apply``.
+While a lab is being changed, the record has the old and the new plan. A lab whose change was interrupted matches
+neither; the next ``winlab apply`` finishes or reverts the change.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Design(BaseModel):
 
     @field_serializer("spec")
     def _given(self, spec: Spec) -> dict[str, Any]:
-        # only what was said: a pool refuses fields that another system's pools have, even with their usual values
+        # only what was set: a pool refuses fields of another system's pools, even with their default values
         return spec.model_dump(mode="json", exclude_unset=True)
 
     def restored_spec(self) -> Spec:
@@ -48,8 +48,8 @@ class _Design(BaseModel):
 class Applying(_Design):
     """What the lab is being changed into.
 
-    ``earlier`` are plans of changes that were interrupted before. ``rebuilt`` are nodes that are made anew and whose
-    old machines are not gone yet; ``cleared`` are those whose are.
+    ``earlier`` are plans of changes that were interrupted before. ``rebuilt`` are nodes to be created again whose
+    old machines still exist; ``cleared`` are those whose old machines are gone.
     """
 
     earlier: tuple[Plan, ...] = ()
@@ -58,19 +58,19 @@ class Applying(_Design):
 
 
 class Recorded(_Design):
-    """What a lab was made from, and what it is being changed into, if a change has begun and not ended."""
+    """What a lab was made from and, if a change has begun and not ended, what it is being changed into."""
 
     version: Literal[1] = 1
     applying: Applying | None = None
 
     @property
     def wanted(self) -> _Design:
-        """What the lab is meant to be: the design of the change that has begun, or else what it was made from."""
+        """What the lab is meant to be: the target of the change that has begun, or what it was made from."""
         return self.applying or self
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """Every plan that something of the lab may be made from, the oldest first; usually one."""
+        """Every plan that parts of the lab may be made from, the oldest first; usually one."""
         return (self.plan,) if self.applying is None else (self.plan, *self.applying.earlier, self.applying.plan)
 
 
@@ -86,7 +86,7 @@ def write(folder: LabFolder, proposal: Proposal) -> None:
 def begin(folder: LabFolder, proposal: Proposal, rebuilt: Iterable[str] = ()) -> None:
     """Record that the lab is being changed into another one. :func:`write` ends the change.
 
-    :param rebuilt: the nodes that are made anew.
+    :param rebuilt: the nodes that are created again.
     :raises WinlabError: there is no record, or the lab's folder can't be written.
     """
     held, spec = read(folder), proposal.spec
@@ -99,7 +99,7 @@ def begin(folder: LabFolder, proposal: Proposal, rebuilt: Iterable[str] = ()) ->
 
 
 def is_to_be_rebuilt(folder: LabFolder, node: str) -> bool:
-    """Whether the change that has begun makes a node anew, and the old one is not gone yet.
+    """Whether the change that has begun is to create a node again, and the old machine still exists.
 
     :raises WinlabError: the record can't be read.
     """
@@ -108,7 +108,7 @@ def is_to_be_rebuilt(folder: LabFolder, node: str) -> bool:
 
 
 def old_is_gone(folder: LabFolder, node: str) -> None:
-    """Record that a node that is made anew is gone. It is missing now, like one that is added.
+    """Record that the old machine of a node to be created again is gone. The node is now missing, like an added one.
 
     :raises WinlabError: the record can't be read, or the lab's folder can't be written.
     """
@@ -121,7 +121,7 @@ def old_is_gone(folder: LabFolder, node: str) -> None:
 
 
 def standing(folder: LabFolder) -> tuple[Plan, ...]:
-    """Every plan that something of the lab may be made from; empty if there is no record that can be read."""
+    """Every plan that parts of the lab may be made from; empty if there is no readable record."""
     with suppress(WinlabError):
         return read(folder).plans
     return ()
@@ -171,7 +171,7 @@ def read(folder: LabFolder) -> Recorded:
 
 
 def refuse_unfinished(folder: LabFolder) -> None:
-    """Refuse to go on while the lab is neither what it was nor what it is being changed into.
+    """Refuse to continue while the lab is neither what it was nor what it is being changed into.
 
     :raises ConflictError: a change was interrupted.
     """
@@ -180,7 +180,7 @@ def refuse_unfinished(folder: LabFolder) -> None:
 
 
 def unfinished(lab: str) -> ConflictError:
-    """The error that a change of the lab was interrupted."""
+    """The error which says that a change of the lab was interrupted."""
     return ConflictError(
         f"A change of the lab '{lab}' was interrupted.",
         why="It is partly what it was, and partly what 'winlab apply' was making of it.",

@@ -1,4 +1,4 @@
-"""Writes the files that guests and libvirt would be given."""
+"""Writes the files that guests and libvirt would get."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(plan: Plan, folder: Path) -> list[Path]:
 
 
 def _make(place: Path, folder: Path) -> None:
-    """Make a folder below *folder*. A link there may be somebody else's, and lead anywhere.
+    """Make a folder below *folder*. A link there may belong to another user and lead anywhere.
 
     :raises OSError: it can't be made, or one on the way to it is a link.
     """

@@ -1,8 +1,8 @@
-"""See what of a standing lab is not as its recorded plan says, and mend it.
+"""Find where an existing lab differs from its recorded plan, and repair it.
 
-The lab is inspected, what differs is mended, and it is inspected again: a service in a guest shows only once its
-machine runs. Mending goes through the steps of ``create`` wherever it has one. Nothing here makes a disk, resets a
-controller or restarts a machine that runs; what nobody of winlab made is told and left alone.
+The lab is inspected, drift is repaired, and the lab is inspected again: a service in a guest can be seen only once its
+machine runs. Repairs use the steps of ``create`` wherever there is one. Nothing here makes a disk, resets a
+controller or restarts a running machine. What winlab did not make is reported and left alone.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from winlab.steps.payload import Origin
 from winlab.steps.states import MENDED, PAYLOAD, STARTED
 from winlab.supply.payload import PREFIX
 
-ROUNDS = 8  # of mending: more than there are tiers
+ROUNDS = 8  # of repairs: more than there are tiers
 
 
 def repair(
     lab: str, site: Site, tell: Listener, *, node: str = "", check: bool = False, digests: bool = False
 ) -> list[Drift]:
-    """What differs, and whether it was mended; empty if nothing does.
+    """What differs, and whether it was repaired; empty if nothing does.
 
-    :param node: only this node's things, and those of the whole lab; empty: every node's.
-    :param check: only look.
-    :param digests: read base volumes whole, and compare their digests.
+    :param node: only what belongs to this node or to the whole lab; empty: every node.
+    :param check: only inspect.
+    :param digests: read whole base volumes, and compare their digests.
     :raises NotFoundError: there is no such node, or this account has no record of the lab.
     :raises ConflictError: the lab is not the recorded one, or another winlab is changing it.
     :raises WinlabError: the lab can't be inspected.
@@ -68,9 +68,9 @@ def repair(
 
 
 def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
-    """Look and mend until nothing differs that was not tried. What can't be mended does not keep the rest from it.
+    """Inspect and repair until no untried drift is left. What can't be repaired does not stop the other repairs.
 
-    :param journal: is told what is mended; of looking, the journal has nothing.
+    :param journal: receives what is repaired; inspections are not in the journal.
     """
     seen: dict[tuple[str, str, str], Drift] = {}
     tried: set[tuple[str, str, str]] = set()
@@ -88,7 +88,7 @@ def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
             _mend(subject, todo, journal)
         except WinlabError as error:
             failed |= {one.drift.key: f"failed: {error.what}" for one in todo}
-        subject = replace(subject, digests=False)  # they were read, and what was written again was read before
+        subject = replace(subject, digests=False)  # they were read, and what was written again was read first
     left = {one.drift.key: one.drift for one in findings}
     left |= {key: replace(left[key], action=why) for key, why in failed.items() if key in left}
     return [left.get(key) or replace(drift, mended=True) for key, drift in seen.items()]
@@ -112,7 +112,7 @@ def _only(plan: Plan, names: set[str]) -> Plan:
 
 
 def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
-    """All steps of create from which the mending chooses."""
+    """All steps of create that a repair chooses from."""
     run = subject.run
     steps = recipe.guests(run)
     if subject.cluster or run.plan.kubernetes is None:
@@ -133,10 +133,10 @@ class _Wanted:
 
 
 def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[Step]:
-    """The mending of these findings as steps: first what create has none for, then those of create's steps that are
-    named. What other steps would reach counts as reached: the lab stands.
+    """The repair of these findings as steps: first what create has no steps for, then the named steps of create. The
+    states of other steps count as reached: the lab exists.
 
-    :param steps: create's.
+    :param steps: those of create.
     """
     todo = list(todo)
     mends = {
@@ -144,7 +144,7 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
         for one in todo
         if one.mend is not None
     }
-    # one after the other: several may mend the same rows or the same definition
+    # one after another: several may repair the same rows or the same definition
     states = list(mends)
     first = [
         Step(state, mends[state], lambda: False, after=states[max(0, at - 1) : at]) for at, state in enumerate(states)
@@ -157,7 +157,7 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
 
 
 def _is_cluster(run: Run) -> bool:
-    """Whether the lab has a cluster, and was made beyond guests that answer."""
+    """Whether the lab has a cluster, and was created beyond guests that answer."""
     if run.plan.kubernetes is None:
         return False
     return run.folder.has(run.folder.kubeconfig) or any(_has_payload(run, node) for node in run.plan.members)

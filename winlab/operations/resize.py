@@ -1,6 +1,7 @@
-"""One node more or less: the recorded spec with another count, which ``apply`` then makes true.
+"""One node more or less: the recorded spec with another count, which ``apply`` then carries out.
 
-The count is that of what the lab was made from. So the same command, after it was interrupted, asks for the same spec.
+The count is relative to what the lab was made from. The same command, run again after an interruption, therefore
+gives the same spec.
 """
 
 from __future__ import annotations

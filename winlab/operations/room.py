@@ -1,4 +1,4 @@
-"""Whether machines that are off fit into their hypervisors' memory; else it kills one without warning."""
+"""Whether machines that are off fit into their hypervisors' memory; otherwise one is killed without warning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from winlab.errors import HostError
 
 
 def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
-    """Check that those of the machines that are off can be started.
+    """Check that the machines that are off can be started.
 
     :raises HostError: there is not enough memory.
     """

@@ -1,4 +1,4 @@
-"""One archive with everything about a lab that helps to find out what went wrong, for people who have no login here.
+"""One archive with everything about a lab that helps to find out what went wrong, for people who can't log in here.
 
 All parts are collected at once, each as far as it goes: what can't be read, or does not answer in time, is listed in
 the archive. Secrets are masked; then the archive is read again, and a part that still has one is taken out.
@@ -36,11 +36,11 @@ from winlab.version import __version__
 LIMIT = 60.0  # seconds for collecting all parts
 LIST_LIMIT = 8.0  # seconds in which libvirt has to list the machines
 TOTAL = 64 << 20  # bytes of all parts
-TOTAL_FAILED = 16 << 20  # the same while somebody waits for the reason of a failure: a MiB is masked in half a second
+TOTAL_FAILED = 16 << 20  # the same while the user waits for the cause of a failure: masking a MiB takes half a second
 LONGEST = 600  # characters of a reason
 KEPT = 3  # archives of one lab
 KEPT_IN_ALL = 20
-STUMP_SECONDS = 3600  # after which an archive that is being written is one whose winlab was killed
+STUMP_SECONDS = 3600  # after which an unfinished archive is one whose winlab was killed
 STEM = re.compile(r"(?P<lab>.+)-\d{8}T\d{6}Z(-\d+)?\.tar\.gz")
 README = """\
 What winlab collected about the lab '{lab}' at {made}.
@@ -66,7 +66,7 @@ def collect(
     """Collect everything about a lab into an archive; returns its path. Nothing is changed, and no lock is needed.
 
     :param to: the file to write; by default one in the state folder, of which the last ones are kept.
-    :param failed: what failed just before: it is in the archive, and collecting has less time.
+    :param failed: what failed just before: it is added to the archive, and there is less time to collect.
     :raises UsageError: *to* can't be written.
     :raises AccessError: the state folder can't be written.
     """
@@ -96,13 +96,13 @@ def collect(
 
 
 def _check_place(to: Path) -> None:
-    """Check that an archive can be there, before anything is collected.
+    """Check that an archive can be written there, before anything is collected.
 
     :raises UsageError: it can't.
     """
     try:
         why = "" if to.absolute().parent.is_dir() and not to.is_dir() else "It is a folder, or is in none."
-    except OSError as error:  # a name without end, a folder that is closed
+    except OSError as error:  # an endless name, an inaccessible folder
         why = str(error)
     if why:
         raise UsageError(f"The archive can't be written to '{to}'.", why=why)
@@ -141,7 +141,7 @@ def _sources(lab: str, site: Site, missing: list[Missing]) -> list[Source]:
 
 
 def _machines(lab: str, site: Site, within: str) -> tuple[list[Machine], list[Missing]]:
-    """A lab's machines, unless libvirt does not say in time."""
+    """A lab's machines, unless libvirt does not answer in time."""
     listed: list[Machine] = []
 
     def read() -> list[File]:
@@ -200,7 +200,7 @@ def _read(source: Source, kept: list[File], future: Future[None], stop: threadin
 
 
 def _bounded(parts: Iterable[File], most: int) -> tuple[list[File], list[Missing]]:
-    """The parts that have together not more than so many bytes, the smallest ones first; and the rest."""
+    """The parts that fit into so many bytes together, the smallest ones first; and the rest."""
     taken: list[File] = []
     excess: list[Missing] = []
     total = 0
@@ -229,7 +229,7 @@ def _failure(error: BaseException) -> File:
 
 
 def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[Missing]:
-    """Write the archive; what it lacks in the end.
+    """Write the archive; returns what it lacks in the end.
 
     :raises OSError: it can't be written.
     """
@@ -302,7 +302,7 @@ def _place(lab: str) -> Path:
 
 
 def _prune(lab: str, newest: Path) -> None:
-    """Remove old archives of the lab, the oldest of all labs, and what a killed winlab left of one."""
+    """Remove old archives of the lab, the oldest of all labs, and the remains of one whose winlab was killed."""
     with suppress(OSError):
         every = [(path, name["lab"]) for path in folder().iterdir() if (name := STEM.fullmatch(path.name))]
         every.sort(key=lambda one: one[0].stat().st_mtime)

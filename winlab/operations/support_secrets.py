@@ -1,4 +1,4 @@
-"""The secrets of a lab that are known here, so that they can be taken out of what others are to read."""
+"""The secrets of a lab that are known here, so that they can be removed from what others will read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def without(value: Any) -> Any:
 
 
 def _secret(value: Any, path: str, wanted: frozenset[str] | None, name: str = "") -> Iterator[tuple[str, str]]:
-    """The texts below a value that are secret, by their paths in words; *wanted* None: all but the public ones."""
+    """The texts below a value that are secret, by their paths as text; *wanted* None: all but the public ones."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield from _secret(one, f"{path} {key}".strip(), wanted, str(key))

@@ -28,10 +28,10 @@ from winlab.supply.images import expansion, windows_media
 from winlab.supply.media import inspection
 from winlab.version import __version__
 
-MOST = 4 << 20  # bytes of one file; of a longer log the end counts
+MOST = 4 << 20  # bytes of one file; of a longer log, its end is taken
 MOST_FILES = 200  # of one source
 LINES = 500  # of each log in a guest
-LIMIT = 10  # seconds that the API server has for one question
+LIMIT = 10  # seconds that the API server has for one query
 PICTURES = (".png",)
 
 
@@ -141,7 +141,7 @@ def end_of(content: bytes, *, cut: bool) -> tuple[bytes, bool]:
     """The last :data:`MOST` bytes of a text, from the beginning of a line on: half a secret would not be recognized.
 
     :param cut: the content itself is already only the end of something.
-    :returns: the end, and whether it is not the whole.
+    :returns: the end, and whether the text is longer than that.
     """
     cut = cut or len(content) > MOST
     return (content[-MOST:].partition(b"\n")[2] if cut else content), cut
@@ -172,9 +172,9 @@ def _design(folder: LabFolder, within: str) -> Iterator[File]:
 
 
 def _media(folder: LabFolder) -> Iterator[File]:
-    """What the lab's Windows media are, by the spec or from the cache, as `winlab iso inspect` tells it.
+    """What the lab's Windows media are, by the spec or from the cache, as `winlab iso inspect` shows it.
 
-    A medium from the cache may be gone once there is a golden image; then there is nothing to tell.
+    A medium from the cache may be gone once there is a golden image; then there is nothing to report.
 
     :raises UsageError: one can't be read.
     """
@@ -191,7 +191,7 @@ def _media(folder: LabFolder) -> Iterator[File]:
             continue
         try:
             yield _json(f"media/{_safe(name)}.json", inspection.inspect(path).facts())
-        except WinlabError as error:  # none may be missing for the others
+        except WinlabError as error:  # one refused medium must not hide the others
             refused.append(f"{error.what} {error.why}".strip())
     if refused:
         raise UsageError(" ".join(refused))
@@ -247,7 +247,7 @@ def _daemons() -> Iterator[File]:
 
 
 def _folder(name: str, folder: Path, ends: tuple[str, ...] = ("",)) -> Iterator[File]:
-    """The files below a folder; a link is none, and none may be missing for the others."""
+    """The files below a folder; links are left out, and an unreadable file does not hide the others."""
     every = (path for path in folder.rglob("*") if path.name.endswith(ends) and not path.is_symlink())
     paths = sorted(path for path in every if path.is_file())
     refused = [f"only {MOST_FILES} of {len(paths)} files were taken"] if len(paths) > MOST_FILES else []
@@ -261,7 +261,7 @@ def _folder(name: str, folder: Path, ends: tuple[str, ...] = ("",)) -> Iterator[
 
 
 def _file(path: str, source: Path) -> File:
-    """A file's end; of a picture all.
+    """The end of a file; all of a picture.
 
     :raises OSError: it can't be read, or is a picture that is too large.
     """

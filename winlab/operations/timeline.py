@@ -1,4 +1,4 @@
-"""What a lab's journal tells: its events, also as they come, and its runs."""
+"""What a lab's journal shows: its events, also as they come, and its runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def events(lab: str, site: Site, which: Which, *, follow: bool) -> Generator[Eve
     """The events of the lab's journal.
 
     :param which: of which runs; events that belong to no run are among ``all`` only.
-    :param follow: go on with those that come; it never ends then.
+    :param follow: continue with new events; it then never ends.
     :raises NotFoundError: this account has no journal of it, or there is no run in it.
     :raises UsageError: there is no such run.
     """
@@ -56,16 +56,16 @@ def _events(folder: LabFolder, runs: set[int] | None, follow: bool) -> Generator
             with reading(folder):
                 news = follower.news()
             if follower.restarts != restarts:
-                runs = None  # it is another lab's of that name
+                runs = None  # it belongs to another lab of that name
             yield from (event for event in news if runs is None or history.take(event) in runs)
             if not follow:
                 return
-            runs = None  # whatever comes now is new
+            runs = None  # everything from now on is new
             time.sleep(LOOK)
 
 
 def finish(history: History, worker: int | None) -> None:
-    """Tell the run that is going on from those that ended without a word.
+    """Distinguish the current run from those that ended without an event.
 
     :param worker: the process that holds the lab's lock.
     """
@@ -76,7 +76,7 @@ def finish(history: History, worker: int | None) -> None:
 
 @contextmanager
 def reading(folder: LabFolder) -> Iterator[None]:
-    """Tell users of an :class:`OSError` at reading the journal."""
+    """Report an :class:`OSError` that reading the journal causes."""
     try:
         yield
     except OSError as error:
@@ -91,7 +91,7 @@ def _folder(lab: str, site: Site) -> LabFolder:
     try:
         is_there = folder.has(folder.journal) or journal.older(folder.journal).exists()
     except OSError:
-        is_there = True  # reading it tells why
+        is_there = True  # reading it shows why
     if is_there:
         return folder
     raise NotFoundError(

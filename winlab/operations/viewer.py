@@ -13,7 +13,7 @@ VIEWERS = ("remote-viewer", "vncviewer", "gvncviewer")
 def open_viewer(screen: Screen) -> str:
     """Start the first viewer that is installed; without a graphical display, do nothing.
 
-    :returns: what to install, in words, if there is a display and no viewer; else empty.
+    :returns: what to install, as text, if there is a display and no viewer; otherwise empty.
     """
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return ""

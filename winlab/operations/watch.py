@@ -1,6 +1,6 @@
-"""One view of a lab as it changes: its run from the journal, who runs it, and how its nodes are.
+"""One view of a lab as it changes: its run from the journal, who runs it, and the state of its nodes.
 
-The journal is read every second. Nodes are asked in the background and seldom, since each question is a login.
+The journal is read every second. Nodes are asked in the background and rarely, because each query is a login.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from winlab.threads import Threads
 
 FOLLOW = 1.0  # seconds between two looks at the journal
 STATES = 5.0  # seconds between two looks at the machines' states
-ASK = 30.0  # seconds between two questions to a node
+ASK = 30.0  # seconds between two queries to a node
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Worker:
 class NodeView:
     """What is known of one node, or of the lab itself.
 
-    :param name: the node's, ``lab`` for what belongs to no node; a golden image's machine with its lab.
+    :param name: the node's, ``lab`` for what belongs to no node; a golden image's machine is named with its lab.
     :param state: the machine's; empty if there is none.
     :param answers: None if it was not asked.
     :param total: how many steps the run has for it.
@@ -63,11 +63,11 @@ class View:
     """A lab at one moment.
 
     :param time: seconds since 1970.
-    :param worker: who is changing the lab now, if anybody.
+    :param worker: who is changing the lab now, if anyone.
     :param run: the last run in the journal, if there is one.
     :param elapsed: seconds since the run began, until its end.
-    :param left: seconds that the rest of the run is likely to take; None if none is going on.
-    :param outside: the last event, if it belongs to no run, as those of ``destroy``.
+    :param left: seconds that the rest of the run is likely to take; None if there is no run now.
+    :param outside: the last event, if it belongs to no run, as with ``destroy``.
     :param trouble: why the machines can't be looked at.
     """
 
@@ -171,7 +171,7 @@ def _watch(lab: str, site: Site, folder: LabFolder) -> Generator[View, None, Non
 
 
 class _Nodes:
-    """The machines' states and answers, as they were found last."""
+    """The machines' states and answers, as last seen."""
 
     def __init__(self, lab: str, site: Site, pool: Threads) -> None:
         self.trouble = ""
@@ -256,7 +256,7 @@ def _nodes(run: RunRecord | None, is_running: bool, statuses: list[NodeStatus]) 
         assert run is not None
         group = run.group(step)
         if not is_running and group not in views:
-            continue  # what is left of a run that has ended is in its timeline
+            continue  # the remains of an ended run are in its timeline
         shown = views.setdefault(group, NodeView(group))
         shown.total += 1
         shown.done += step.state in OVER

@@ -1,1 +1,1 @@
-"""The steps that make a lab. Each reaches a state (states.py), and can tell from reality whether it is done."""
+"""The steps that make a lab. Each reaches a state (states.py), and checks the real system to see whether it is done."""

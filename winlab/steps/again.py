@@ -1,8 +1,8 @@
-"""Work in a node that is done again: winlab's scripts do only what is missing.
+"""Repeats work in a node, which is safe because winlab's scripts do only what is missing.
 
-That is when the connection is lost meanwhile, or kubeadm's checks found a node slow.
+Work is repeated when the connection is lost, or when kubeadm's checks found a node slow.
 
-What may not be done twice is not done by these functions: docs/worker-scripts.md says which, and why.
+These functions never do work that must not be done twice: docs/worker-scripts.md says what that is, and why.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from winlab.events import Progress, report
 from winlab.steps import evidence
 
 T = TypeVar("T")
-RUNS = 3  # of what is done again and again while the connection is lost
-# Seconds on hardware for which a node may not answer. WinRM is given two minutes before ssh is taken in its place
+RUNS = 3  # of work that is repeated while the connection is lost
+# Seconds on hardware for which a node may not answer. WinRM gets two minutes before ssh is used in its place
 SILENT_SECONDS = 300.0
 TRIES = 4  # of kubeadm, while its checks find containerd too slow
 # They give it two seconds for each answer: kubeadm's util/runtime/runtime.go, defaultTimeout. Kubernetes 1.36 has a
-# second check that asks it. When they fail, kubeadm has changed nothing
+# second check that queries it. When they fail, kubeadm has changed nothing
 CHECK = re.compile(r"\[ERROR [^\]]*\].*")
 TOO_LATE = re.compile(r"\[ERROR (CRI|ContainerRuntimeVersion)\].*DeadlineExceeded")
 
 
 def run(there: NodeScripts, call: Call[R], progress: Progress, is_on: Callable[[], bool]) -> R:
-    """Run a script in a node, and again when the connection is lost meanwhile; see :func:`act`."""
+    """Run a script in a node, and repeat it if the connection is lost; see :func:`act`."""
     return act(there, call.script, progress, lambda: there.run(call, progress.say), is_on)
 
 
 def act(there: NodeScripts, what: str, progress: Progress, work: Callable[[], T], is_on: Callable[[], bool]) -> T:
-    """Do something in a node; when the connection is lost meanwhile, wait until the node answers and do it again.
+    """Do something in a node; if the connection is lost, wait until the node answers and do it again.
 
-    A known cause by which it ended is named in the error.
+    The error names the known cause of a failure.
 
     :param what: its name, for messages.
-    :param is_on: whether the node's machine runs. One that does not is not waited for.
-    :raises UnreachableError: the connection was lost each of :data:`RUNS` times, or the node does not answer again.
+    :param is_on: whether the node's machine runs. There is no wait for one that does not.
+    :raises UnreachableError: the connection was lost :data:`RUNS` times, or the node no longer answers.
     :raises GuestError: it failed.
     """
     there.tell = partial(report, progress)
@@ -62,13 +62,13 @@ def repeat(
     work: Callable[[], T],
     await_answer: Callable[[UnreachableError], object],
 ) -> T:
-    """Do something in a node at most :data:`RUNS` times, as long as the connection is lost meanwhile.
+    """Do something in a node, and repeat it while the connection is lost, at most :data:`RUNS` times.
 
     Windows loses its network for some seconds whenever an adapter becomes a virtual switch, by winlab's own script or
-    by the agent of a CNI plug-in. Where WinRM stays deaf, the wait ends by ssh.
+    by the agent of a CNI plug-in. If WinRM stays unresponsive, the wait ends by ssh.
 
     :param what: its name, for messages.
-    :param await_answer: waits until the node answers; told how the connection was lost.
+    :param await_answer: waits until the node answers; receives how the connection was lost.
     :raises UnreachableError: the connection was lost each time.
     """
     for attempt in range(1, RUNS + 1):

@@ -1,8 +1,8 @@
-"""Steps that change a standing lab, before and beside those that make what is missing (recipe.py).
+"""Steps that change an existing lab, in addition to those that make what is missing (recipe.py).
 
-Nodes that go are drained and removed, and the machines that stay get their new tags and sizes; everything that makes
-something comes after that. Each step looks at the real system to tell whether it is done, so that an interrupted
-change is continued by the same steps.
+First, nodes to remove are drained and removed, and the machines that stay get their new tags and sizes. Steps that make
+something come after that. Each step checks the real system to see whether it is done, so that the same steps resume
+an interrupted change.
 """
 
 from __future__ import annotations
@@ -54,19 +54,18 @@ CONTROLLER_TAINT = "node-role.kubernetes.io/control-plane"
 
 @dataclass(frozen=True)
 class Amendment:
-    """What happens to a standing lab besides making what it lacks.
+    """What happens to an existing lab, apart from making what it lacks.
 
-    :param digests: of the plans that its machines may say they were made from.
-    :param removed: the nodes that go, by name.
-    :param beside: those of them that stood beside the cluster: nothing is to be drained there.
-    :param rebuilt: those of them that are made anew.
+    :param digests: of the plans that its machines may have been made from, by their tags.
+    :param removed: the nodes to remove, by name.
+    :param beside: those of them that were beside the cluster: they need no drain.
+    :param rebuilt: those of them that are created again.
     :param is_rebuilt: whether the lab's record says so of a node.
-    :param clear: takes that out of the record, once the old node is gone: a change that is continued keeps the new one.
-    :param kept: the nodes whose machines stay, as they should be.
+    :param clear: removes that from the record, once the old node is gone: a resumed change keeps the new one.
+    :param kept: the nodes whose machines stay, as planned.
     :param restarted: those of them that are shut down, to start with their new sizes.
     :param reloaded: those of them that need another payload CD, with more images.
-    :param registered: nodes whose labels and taints in the cluster change, or that were drained by a change that was
-        taken back.
+    :param registered: nodes whose labels and taints in the cluster change, or that a reverted change drained.
     :param uninstalled: the objects to delete in the cluster, by add-on.
     :param reachable: the API server answers.
     :param force: remove nodes even if their pods can't be moved.
@@ -88,10 +87,10 @@ class Amendment:
 
 
 def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: bool) -> list[Step]:
-    """All steps of a change: those that only a standing lab needs, and then those that make what is missing.
+    """All steps of a change: those that only an existing lab needs, and then those that make what is missing.
 
     :param making: the steps of the recipe for the new plan.
-    :param cluster: they make the lab's cluster, too.
+    :param cluster: those steps also make the lab's cluster.
     """
     early = [_register(run, node, []) for node in amendment.registered if amendment.reachable]
     before = [step.reaches for step in early]
@@ -99,7 +98,7 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
     making = [_for_rebuilt(run, step, amendment) for step in making]
     shared = [step.reaches for step in making if not step.reaches.lab]
     removed = [
-        # what a node is made anew from is there before the old one goes
+        # what a node is created from must be available before the old one is removed
         _remove(run, name, machine, shared if name in amendment.rebuilt else [])
         for name, machine in amendment.removed.items()
     ]
@@ -116,7 +115,7 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
             leaving += [_register(run, node, asked) for node in amendment.registered]
     left = [step.reaches for step in leaving]
     cleared = [_clear(run, name, left, amendment) for name in sorted(amendment.rebuilt)]
-    # a controller that is off answers no drain; with the cluster's steps, the API server is asked for the rest later
+    # a controller that is off can't serve a drain; with the cluster's steps, the API server does the rest later
     quiet = [step.reaches for step in (*early, *drained, *([] if cluster else leaving))]
     off = [_switch_off(run, node, quiet) for node in amendment.restarted]
     begun = [step.reaches for step in (*removed, *adapted, *off)]
@@ -127,7 +126,7 @@ def compose(run: Run, amendment: Amendment, making: Iterable[Step], *, cluster: 
 
 
 def _is_unnamed(run: Run, amendment: Amendment, *, cluster: bool) -> bool:
-    """Whether the names of machines that go must be taken from cluster DNS here: the recipe has no step for it."""
+    """Whether cluster DNS must forget the names of removed machines here, because the recipe has no step for it."""
     own = run.plan.kubernetes
     gone = amendment.beside - amendment.rebuilt
     if not gone or own is None or not own.made:
@@ -136,7 +135,7 @@ def _is_unnamed(run: Run, amendment: Amendment, *, cluster: bool) -> bool:
 
 
 def _for_rebuilt(run: Run, step: Step, amendment: Amendment) -> Step:
-    """A step that makes what labs share: machines that are made anew need it, though they are there now."""
+    """A step that makes what labs share: machines to be created again need it, though they exist now."""
     for node in run.plan.nodes:
         if node.name not in amendment.rebuilt:
             continue
@@ -148,7 +147,7 @@ def _for_rebuilt(run: Run, step: Step, amendment: Amendment) -> Step:
 
 
 def _after(run: Run, step: Step, amendment: Amendment, begun: Sequence[State]) -> Step:
-    """A step that makes something, after those that change what is there. Other labs' steps don't wait."""
+    """A step that makes something, after those that change what exists. Other labs' steps don't wait."""
     if step.reaches.lab not in ("", run.lab):
         return step
     again = [REMOVED(run.lab, name) for name in amendment.rebuilt]
@@ -286,7 +285,7 @@ def _register(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
     tainted = node.role == "controller" and nodes.member(run.plan, node).taints is None
 
     def differences(there: dict[str, Any]) -> list[tuple[str, ...]]:
-        """What kubectl is told, so that the node is as one that joins now would be."""
+        """kubectl's arguments that make the node equal to one that joins now."""
         given, taints = there["metadata"].get("labels", {}), there.get("spec", {}).get("taints", [])
         words: list[tuple[str, ...]] = []
         if given.get(POOL_LABEL) != labels.get(POOL_LABEL):
@@ -326,7 +325,7 @@ def _uninstall(run: Run, name: str, objects: Sequence[Object], after: Sequence[S
 
 
 def _load(run: Run, node: NodePlan) -> Step:
-    """The step that imports the images of the new payload CD: nodes that are prepared look at it no more."""
+    """The step that imports the images of the new payload CD: prepared nodes no longer read it."""
     wanted = required.node_images(run.plan, controller=node.role == "controller")
     is_on = partial(domains.is_running, run.on(node).conn, node.domain)
 

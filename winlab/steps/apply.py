@@ -19,7 +19,7 @@ def apply(kubectl: Kubectl, objects: Sequence[dict[str, Any]], run: Run, progres
     """Apply objects. A request that a busy API server did not complete is sent again; that is safe to repeat.
 
     :raises ClusterError: the API server refuses an object, or stays busy.
-    :raises GuestError: it is busy, and the machine of no controller runs any more.
+    :raises GuestError: it is busy, and no controller's machine runs any longer.
     """
     last: ClusterError | None = None
 

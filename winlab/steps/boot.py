@@ -36,15 +36,15 @@ from winlab.steps.states import BOOTED, STARTED
 from winlab.steps.unheard import Unheard
 
 POLL = 2.0
-DUMP = 60.0  # seconds for what a failed guest tells of itself
+DUMP = 60.0  # seconds for a failed guest's report
 MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
-ASK = 60.0  # seconds between two logins before the last phase: a guest may be ready that can't write to its serial port
+ASK = 60.0  # seconds between two logins before the last phase: a ready guest may be unable to write to its serial port
 RESETS = 2  # of an emulated machine
-SAID = 3  # starts in one phase that are worth a word: Windows Setup restarts once in some of its phases
-LOOPS = 6  # starts in one phase by which it is known never to come out of it
+SAID = 3  # starts in one phase that are reported: Windows Setup restarts once in some of its phases
+LOOPS = 6  # starts in one phase that show that it will never leave this phase
 PRESSES, PAUSE = 6, 0.25  # seconds
-DEAF_SECONDS = 180.0  # in which a machine that is ready answers, or never
+DEAF_SECONDS = 180.0  # in which a ready machine answers; after that it never does
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
 
 
@@ -74,7 +74,7 @@ class Login:
         self.refusal: GuestError | None = None  # of the last attempt
 
     def change(self) -> NodeTransport | None:
-        """The transport by which the node answers now, if it is another one than before."""
+        """The transport by which the node answers now, if it is not the same as before."""
         return change(self._tag)
 
     def answers(self) -> bool:
@@ -126,7 +126,7 @@ class _Wait:
         self._unheard = Unheard(run, node, progress)
         self._asked = self._begun = time.monotonic()
         self._serial.read()
-        # it was up before this command, and its phases are not those of one first boot
+        # it was up before this command, so its phases may belong to several boots
         started = run.outputs.get(STARTED(run.lab, node.name), bool)
         self._is_broken = not started and own.was_cut_off(self._serial.phases)
         self._serial.forget_starts()  # those of a machine that winlab waited for before
@@ -184,7 +184,7 @@ class _Wait:
         if time.monotonic() - self._asked < ASK:
             return False
         answers = self._login.answers()
-        self._login.refusal = None  # so early it means nothing
+        self._login.refusal = None  # this early it means nothing
         self._asked = time.monotonic()
         return answers
 
@@ -210,7 +210,7 @@ class _Wait:
             )
 
     def _hear_out(self) -> None:
-        """Wait for what a guest tells after its failure: it is in the evidence then."""
+        """Wait for what a guest reports after its failure, so that the evidence contains it."""
         end = time.monotonic() + DUMP
         while True:
             stopping.sleep(POLL)
@@ -219,7 +219,7 @@ class _Wait:
                 return
 
     def _tell_warnings(self) -> None:
-        """What the first boot could not do, though the node works without it."""
+        """Report what the first boot could not do, though the node works without it."""
         for text in self._serial.warnings[self._told :]:
             self._progress.say(f"{self._node.name} warns: {printable(text)}")
         self._told = len(self._serial.warnings)
@@ -304,9 +304,9 @@ class _Wait:
         self._is_broken, self._told = False, 0
 
     def _leave_no_broken_start(self) -> None:
-        """Have a machine start over that says it is ready, does not answer, and was never seen to.
+        """Start a machine over that reports that it is ready but does not answer and never has.
 
-        Its first boot was cut off, and somebody else has started it again: libvirt with the host, or ``winlab start``.
+        Its first boot was cut off, and something else has started it again: libvirt with the host, or ``winlab start``.
         """
         if not self._is_broken or time.monotonic() - self._begun < self._run.pace.silence(DEAF_SECONDS):
             return

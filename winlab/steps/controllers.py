@@ -1,4 +1,4 @@
-"""Waiting for what a cluster's API server is to say: in vain once the machines of the lab's controllers have ended."""
+"""Waits for what a cluster's API server reports; gives up once no machine of the lab's controllers runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def until(
     stall: float,
     poll: float = wait.POLL,
 ) -> T:
-    """Look until the condition is met, as :func:`winlab.engine.wait.until` does, as long as a controller runs.
+    """Poll until the condition is met, as :func:`winlab.engine.wait.until` does, as long as a controller runs.
 
     :param look: asks the API server once.
-    :raises GuestError: no controller of the lab runs any more.
+    :raises GuestError: no controller of the lab runs any longer.
     """
 
     def attentive() -> Met[T] | Waiting:
@@ -50,7 +50,7 @@ def _require_one(run: Run) -> None:
         states = {
             one.name: domains.state(run.on(one).conn, one.domain) for one in run.plan.nodes if one.role == "controller"
         }
-    except HostError:  # libvirt restarts; the API server does without it
+    except HostError:  # libvirt restarts; the API server does not need it
         return
     if states and all(state in ENDED for state in states.values()):
         name, state = next(iter(states.items()))

@@ -1,4 +1,4 @@
-"""A machine whose kernel gave up: told with its bugcheck's code, and not restarted, which would only repeat it.
+"""A machine whose kernel crashed: reported with the bugcheck's code, and not restarted, which would only repeat it.
 
 Names and meanings: Microsoft, "Bug check code reference".
 """
@@ -56,7 +56,7 @@ ELSE = "A driver or the hardware is the usual cause: try other virtio drivers (w
 
 
 def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress) -> None:
-    """Check that a machine's kernel did not give up.
+    """Check that a machine's kernel did not crash.
 
     :raises GuestError: it did; the event says so, too.
     """
@@ -76,7 +76,7 @@ def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress
 
 
 def tell_crash(conn: Connection, node: Named, progress: Progress) -> None:
-    """Report that a machine's kernel had given up, before it is started anew; nothing if it had not."""
+    """Report that a machine's kernel had crashed, before it is started again; nothing if it had not."""
     if (crash_told := crash.read(conn, node.domain)) is not None:
         report(progress, told(node.name, crash_told))
 

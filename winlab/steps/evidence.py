@@ -1,5 +1,5 @@
-"""What winlab keeps of a machine that stopped: its screen, its serial port's log, and logs off its disk; and the known
-cause that these show, in the error's words.
+"""What winlab keeps of a machine that stopped: its screen, its serial port's log, and logs from its disk. Adds the
+known cause that these show to the error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAME = re.compile(r"[\w-][\w.-]{0,199}", re.ASCII)
 
 
 class DiskLog(NamedTuple):
-    """A log off a machine's disk: its name as evidence, and its content."""
+    """A log from a machine's disk: its name as evidence, and its content."""
 
     name: str
     content: bytes
@@ -42,7 +42,7 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
 
     What can't be read is left out and listed in a file.
 
-    :param disk_logs: reads the logs off the machine's disk.
+    :param disk_logs: reads the logs from the machine's disk.
     """
     folder = _folder(run, node)
     texts: list[str] = []
@@ -76,7 +76,7 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
 
 
 def by_agent(run: Run, node: NodePlan, progress: Progress) -> None:
-    """Write what the guest agent of a running machine tells into the same folder; nothing if it does not answer.
+    """Write what the guest agent of a running machine reports into the same folder; nothing if it does not answer.
 
     :raises WinlabError: libvirt does not answer.
     :raises OSError: it can't be written.
@@ -100,7 +100,7 @@ def keep(
 ) -> None:
     """Write the evidence of *error*, add its folder to *error*, and name the known cause that the evidence shows.
 
-    If no evidence can be kept, *error* says only what it knows itself.
+    If no evidence can be kept, *error* keeps only its own text.
 
     :param then: what to do after the cure of a known cause, in place of *error*'s own cure.
     """
@@ -112,7 +112,7 @@ def keep(
 
 
 def name_cause(error: WinlabError, texts: Sequence[str] = (), then: str | None = None) -> None:
-    """Add to *error* the known cause by which it ended, if its own words show one, or else logs; once.
+    """Add the known cause of *error*, if its own text shows one, or otherwise the logs do; only once.
 
     :param then: as in :func:`keep`.
     """

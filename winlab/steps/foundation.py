@@ -59,7 +59,7 @@ def steps(run: Run) -> list[Step]:
 
 
 def _require_host_network(run: Run, northbound: Northbound) -> None:
-    """Check, before machines boot, that the host reaches labs, and that OVN's daemons carry out what was written.
+    """Check, before machines boot, that the host reaches labs, and that OVN's daemons apply what was written.
 
     :raises HostError: the bridge does not have its address, or the daemons don't follow the database.
     """

@@ -1,7 +1,7 @@
 """Steps that make a golden image: install, prepare, seal, fetch, and remove the machine it was made in.
 
-The machine is in a lab of its own, so that an interrupted build is resumed like any lab. Before sysprep begins, a note
-in the lab's folder says so; from then on winlab changes nothing else in the machine any more.
+The machine is in a separate lab, so that an interrupted build is resumed like any lab. Before sysprep begins, a note
+in the lab's folder says so; from then on winlab changes nothing else in the machine.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from winlab.supply.images import cache
 from winlab.supply.images import golden as golden_cache
 
 ASK = 15.0  # seconds between two checks of whether sysprep still runs
-FAILED = 60.0  # seconds for which sysprep must have ended without success, before that is believed
-LATE = 300.0  # seconds after which a generalized Windows that still runs is switched off from here
+FAILED = 60.0  # seconds for which sysprep must have ended without success, before this counts as a failure
+LATE = 300.0  # seconds after which winlab switches off a generalized Windows that still runs
 SILENT_SECONDS = 1800.0  # sysprep writes little for a long time
 NOTE = "sealed.json"
 RESTARTS = 2  # of a Windows with a pending restart, before sysprep
@@ -65,7 +65,7 @@ class _Facts(BaseModel):
 
 
 def _read(note: Path) -> _Facts | None:
-    """The note; None if it can't be understood: damaged, or another winlab's."""
+    """The note; None if it can't be understood: it is damaged, or from another version of winlab."""
     try:
         return _Facts.model_validate(documents.from_json(note.read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -78,9 +78,9 @@ def is_sealed(run: Run) -> bool:
 
 
 def is_spoiled(folder: LabFolder, conn: Connection, domain: str) -> bool:
-    """Whether the builder's machine ended while sysprep ran in it, by itself or with the host, and not by sysprep.
+    """Whether the builder's machine ended while sysprep ran in it: by a crash or with the host, not through sysprep.
 
-    It may be half generalized, so neither sysprep nor anything else can go on in it.
+    It may be half generalized, so neither sysprep nor anything else can continue in it.
     """
     note = folder.path / NOTE
     if not note.exists() or (state := domains.state(conn, domain)) not in (*domains.OFF, domains.CRASHED, "gone"):
@@ -101,11 +101,11 @@ def clone(plan: Plan) -> WindowsNode | None:
 def all_made(
     plan: Plan, hypervisors: Hypervisors, key: str | None = None, but: Collection[str] = (), host: str = ""
 ) -> bool:
-    """Whether all of the plan's Windows machines exist, so that no golden image will be cloned any more.
+    """Whether all of the plan's Windows machines exist, so that no more clones of a golden image will be made.
 
     :param key: of a golden image: only its clones count.
     :param host: only the machines on this hypervisor count; empty: all.
-    :param but: nodes that are made anew, though they exist now.
+    :param but: nodes that are created again, though they exist now.
     """
     nodes = plan.windows_nodes() if key is None else plan.clones(key)
     return all(
@@ -116,7 +116,7 @@ def all_made(
 
 
 def steps(run: Run, target: str, key: str, host: Hypervisor) -> list[Step]:
-    """From a machine with the programs on it to the golden image in the pool.
+    """The steps from a machine with the programs on it to the golden image in the pool.
 
     :param run: the builder's.
     :param target: the base volume of the clones.
@@ -173,7 +173,7 @@ class _Build:
         self.key = key
         self.host, self.goal = run.on(node), host  # of this machine, of its clones
         self.note = run.folder.path / NOTE
-        self._ended: float | None = None  # since when sysprep has been seen not to run
+        self._ended: float | None = None  # when sysprep was first seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
         self._is_on = partial(domains.is_running, run.on(node).conn, node.domain)
 
@@ -204,10 +204,10 @@ class _Build:
             self._await_off(progress)
 
     def _start_sysprep(self, there: NodeScripts, progress: Progress) -> None:
-        """Restart Windows while a restart is pending, since sysprep would refuse to run; then start sysprep.
+        """Restart Windows while a restart is pending, because sysprep would refuse to run; then start sysprep.
 
-        The facts are noted before sysprep starts: if winlab is killed right after, the machine is off sooner or later,
-        and nobody could ask it any more.
+        The facts are noted before sysprep starts: if winlab is killed right after, the machine is eventually off,
+        and its facts could no longer be read.
 
         :raises GuestError: a restart is still pending after several restarts.
         """
@@ -229,10 +229,10 @@ class _Build:
             windows_node.restart(self.run, self.node, there, progress)
 
     def _begin(self, there: NodeScripts, progress: Progress) -> bool:
-        """Start sysprep; False if Windows must be restarted first. Without sysprep, the note goes."""
+        """Start sysprep; False if Windows must be restarted first. If sysprep does not start, the note is removed."""
         try:
-            # not again when the connection is lost: sysprep may be at work, and a second one would spoil the image. The
-            # next create asks whether it runs
+            # not repeated when the connection is lost: sysprep may be running, and a second one would corrupt the
+            # image. The next create checks whether it runs
             if not there.run(self._call(begin=True), progress.say).restart:
                 return True
         except UnreachableError:
@@ -250,7 +250,7 @@ class _Build:
     def _resume(self, there: NodeScripts, progress: Progress) -> None:
         """Start sysprep if the machine runs without it: winlab was killed after the note, and before it started.
 
-        A machine that does not answer, or is off, is past that.
+        A machine that does not answer, or is off, is already past that point.
         """
         for _ in range(2):  # sysprep may just have ended, and the machine still be on for a moment
             if domains.state(self.host.conn, self.node.domain) != "running":
@@ -310,7 +310,7 @@ class _Build:
     def _ask(self, progress: Progress) -> None:
         """Check that sysprep has not failed; switch off a Windows that it has left running.
 
-        Between sysprep's end and the power-off Windows still answers, and the log of a successful run has errors, too.
+        Between sysprep's end and the power-off, Windows still answers; a successful run's log contains errors, too.
 
         :raises GuestError: it has failed.
         """
@@ -391,7 +391,7 @@ class _Build:
         }
 
     def _programs(self) -> dict[str, str]:
-        """The versions of the programs in the image; none in one for machines beside the cluster."""
+        """The versions of the programs in the image; empty for machines beside the cluster."""
         if not self.node.is_member:
             return {}
         versions = self.run.plan.cluster.versions

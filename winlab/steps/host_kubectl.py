@@ -17,6 +17,6 @@ def trouble(folder: LabFolder) -> str:
 
 
 def drop_damaged(folder: LabFolder) -> None:
-    """Remove a damaged kubectl from the cache, so that it is obtained anew."""
+    """Remove a damaged kubectl from the cache, so that it is obtained again."""
     if folder.has(folder.kubectl) and not store.is_whole(file := folder.kubectl.resolve()):
         store.drop(file)

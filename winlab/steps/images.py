@@ -51,7 +51,7 @@ def _step(run: Run, state: State, node: NodePlan) -> Step:
             if other.volume("base").name == volume and other.hypervisor == host.name
         )
 
-    # a build computes; a download waits for the network, perhaps for long
+    # a build uses the processors; a download waits for the network, perhaps for long
     load = Load.WAITS if recipes.get(node.image).build is None else Load.CORE
     return Step(state, work, done, usual=own.image_seconds(), load=load)
 

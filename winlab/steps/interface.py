@@ -1,4 +1,4 @@
-"""What the shared steps ask of a node's system: the behaviour in which Linux and Windows differ.
+"""What the shared steps need from a node's system: the behaviour in which Linux and Windows differ.
 
 Plain facts, such as a usual time, are in winlab/design/system/.
 """
@@ -19,10 +19,10 @@ from winlab.steps.evidence import DiskLog
 
 @dataclass(frozen=True)
 class Condition:
-    """What a node says of itself: its services by name, and whether it is a member of the cluster.
+    """What a node reports about itself: its services by name, and whether it is a member of the cluster.
 
-    One that is stale runs, but for a network that is gone. *changed* is what of a member is not as winlab renders it,
-    such as a file by its path, with the kind of the step that puts it right.
+    A stale service runs, but for a network that is gone. *changed* lists what differs on a member from what winlab
+    renders, such as a file by its path, with the kind of the step that fixes it.
     """
 
     services: Mapping[str, Service | Literal["stale"]]
@@ -93,13 +93,13 @@ class SystemSteps(Protocol):
         """The steps from a booted guest with its payload CD to a member of the cluster that connects its pods."""
 
     def condition(self) -> Condition:
-        """What the node says of itself. A service that needs the cluster counts once the node is a member.
+        """What the node reports about itself. A service that needs the cluster counts only once the node is a member.
 
         :raises GuestError: it can't be asked.
         """
 
     def start(self, service: str, progress: Progress, /) -> None:
-        """Start a service that :meth:`condition` names, and have it start with the system.
+        """Start a service that :meth:`condition` names, and make it start with the system.
 
         :raises GuestError: it does not start.
         """

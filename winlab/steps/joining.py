@@ -17,7 +17,7 @@ from winlab.steps.states import API, KUBECTL
 
 
 def authority(run: Run) -> str:
-    """The cluster's CA as PEM, by which nodes recognise the cluster.
+    """The cluster's CA as PEM, by which nodes recognize the cluster.
 
     :raises ClusterError: the API server does not answer.
     """
@@ -38,7 +38,7 @@ def credentials(run: Run, certificate_key: str | None = None) -> Iterator[kubead
 
 
 def given_kubeconfig(run: Run, admin: str) -> Step:
-    """The step that gives this host access to a cluster made elsewhere.
+    """The step that gives this host access to an external cluster.
 
     :param admin: that cluster's kubeconfig.
     """

@@ -60,10 +60,10 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
         if domains.find(host.conn, node.domain) is None:
             _forget_serial_log(run, node)
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
-                # its CA will be another one. No answer of a guest may end in this: its CA is then the one that counts
+                # its CA will be a new one. A guest's answer must never lead here: that CA would still be valid
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
-            flush()  # what its first boot reads, and nothing makes anew after a power cut
+            flush()  # what its first boot reads, and nothing makes again after a power cut
         tell_crash(host.conn, node, progress)
         if is_cut_off(run, node):
             start_over(run, node, progress)
@@ -77,7 +77,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
 
 
 def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
-    """Start a node's machine whose first boot was cut off, with a new disk. What its other drives have is not lost.
+    """Start a node's machine whose first boot was cut off, with a new disk. The content of its other drives is kept.
 
     :raises GuestError: this command makes no disks.
     :raises NotFoundError: there is no base for it.
@@ -101,14 +101,14 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
         )
     domains.cut_power(host.conn, node.domain)
-    host.pool.delete(disk.name)  # whoever is killed from here on leaves a machine that starts over
+    host.pool.delete(disk.name)  # a winlab killed from here on leaves a machine that starts over
     _forget_serial_log(run, node)
     host.pool.create_disk(disk.name, disk.capacity_mib, backing)
     domains.start(host.conn, node.domain)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:
-    """Delete what an earlier machine of this name wrote, also what was rotated: an old error would end the new boot."""
+    """Delete what an earlier machine of this name wrote, and its rotated logs: an old error would end the new boot."""
     pool = run.on(node).pool
     pool.refresh()
     for name in pool.names(domain_file.serial_log(run.lab, node.name)):

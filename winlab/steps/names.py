@@ -1,8 +1,8 @@
-"""The step that has cluster DNS answer for the lab's machines, where some of them stand beside the cluster.
+"""The step that makes cluster DNS answer for the lab's machines, if some of them are beside the cluster.
 
-Nodes ask OVN's DNS for such names. Pods ask CoreDNS, which forwards with EDNS, and OVN's DNS (23.03) leaves such
-questions to the lab's name servers. So the names are in CoreDNS's own configuration, as a server of their own after
-everything that kubeadm wrote; its plug-in ``reload`` reads them within two minutes. Source: coredns.io/plugins/hosts.
+Nodes query OVN's DNS for such names. Pods query CoreDNS, which forwards with EDNS, and OVN's DNS (23.03) leaves such
+queries to the lab's name servers. The names are therefore in CoreDNS's own configuration, as a separate server after
+everything that kubeadm wrote. Its plug-in ``reload`` reads them within two minutes. Source: coredns.io/plugins/hosts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TTL = 30  # seconds
 
 
 def are_wanted(plan: Plan) -> bool:
-    """Whether pods need the names: there are machines beside the cluster. One made elsewhere keeps its own DNS."""
+    """Whether pods need the names: there are machines beside the cluster. An external cluster keeps its own DNS."""
     return bool(plan.beside) and plan.kubernetes is not None and plan.kubernetes.made
 
 
@@ -53,7 +53,7 @@ def block(plan: Plan) -> str:
 
 
 def are_there(run: Run) -> bool:
-    """Whether CoreDNS's configuration has just the names that it should.
+    """Whether CoreDNS's configuration has exactly the names that it should.
 
     :raises WinlabError: the API server does not answer, or CoreDNS has another configuration than kubeadm's.
     """

@@ -24,9 +24,9 @@ class Named(Protocol):
 
 
 def require_writable_disk(host: Hypervisor, node: Named) -> None:
-    """Check that a machine was not paused by a disk that can't be written; else resuming it would do no good.
+    """Check that a machine was not paused by a disk that can't be written; resuming it would then not help.
 
-    :raises HostError: it was. A full pool is no obstacle any more once it has room.
+    :raises HostError: it was. A full pool no longer matters once it has room.
     """
     trouble = domains.disk_trouble(host.conn, node.domain)
     if trouble is None:

@@ -60,15 +60,15 @@ class Supply:
     check: Callable[[list[Obtained]], None] | None = None  # against the lock file
     own: bool = False  # whether it includes the user's own programs
     bundle: Path | None = None  # that it is taken from
-    kubectl: Callable[[Progress], Path] | None = None  # gets the host's, where the source's must not run on the host
+    kubectl: Callable[[Progress], Path] | None = None  # gets the host's own, if the source's must not run on the host
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def host_may_run(self, program: Program) -> bool:
-        """Whether a digest that was known before vouches for a program; that of a lock file came with the spec."""
+        """Whether a digest that was already known vouches for a program; a lock file's digest came with the spec."""
         return self.source.pinned(program)
 
     def host_kubectl(self, versions_: versions.Versions) -> Program:
-        """The kubectl that this host runs: the cluster's own if it may, else a neighbour's.
+        """The kubectl that this host runs: the cluster's own if it may run here, otherwise a neighboring minor's.
 
         :raises NotFoundError: nothing vouches for any that the source has.
         """
@@ -87,7 +87,7 @@ class Supply:
         return obtained
 
     def obtain_for_host(self, program: Program, progress: Progress) -> list[Obtained]:
-        """Obtain a program that nodes need not have: it is not in the lock file then, and its pin counts alone."""
+        """Obtain a program that nodes need not have: it is then not in the lock file, and only its pin counts."""
         with self.turn:
             return self.source.obtain_all([program], progress)
 
@@ -122,7 +122,7 @@ class _Nothing:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the user says about where artifacts come from; without it, the source is whatever is at hand."""
+    """What the user says about where artifacts come from; without it, the source is whatever is available."""
 
     kind: select.Kind | None = None
     bundle: Path | None = None
@@ -204,10 +204,10 @@ def choose(
     why += _left_out(missing)
     taken = source.bundle.path if isinstance(source, BundleSource) else None
     source = OverriddenSource(source, own) if own else source
-    # A checkout may come with a spec of somebody else: what is built from it runs in nodes, never on the host
+    # A checkout may come with someone else's spec: what is built from it runs in nodes, never on the host
     kubectl = (lambda progress: fetch_kubectl(versions_, origin, progress)) if trees else None
     if trees and runs and not settled:
-        _kubectl_source(versions_, origin)  # if there is none, say so now, not after the build
+        _kubectl_source(versions_, origin)  # if there is none, report that now, not after the build
     supply = Supply(source, missing, check=check, own=bool(own), bundle=taken, kubectl=kubectl)
     if runs and not settled and not all(map(supply.host_may_run, _importers(needed))):
         why += f" {UNVOUCHED}"
@@ -226,7 +226,7 @@ def _importers(artifacts: Iterable[Artifact]) -> list[Program]:
 
 
 def _left_out(missing: frozenset[Artifact]) -> str:
-    """What the user should know about missing artifacts."""
+    """What the user must know about missing artifacts."""
     if not missing:
         return ""
     names = ", ".join(sorted(str(artifact) for artifact in missing))
@@ -237,7 +237,7 @@ def _left_out(missing: frozenset[Artifact]) -> str:
 def steps(run: Run, supply: Supply) -> list[Step]:
     """One step for each system that the nodes run on a hypervisor, the controllers' first; one for each node's drive.
 
-    Without controllers, the host's kubectl gets a step of its own.
+    Without controllers, the host's kubectl gets a separate step.
     """
     payloads = required.payloads(run.plan)
     payload_steps: list[Step] = []
@@ -258,17 +258,17 @@ def has_all(run: Run) -> bool:
 
 
 def payload_step(run: Run, supply: Supply, of: System, host: Hypervisor) -> Step:
-    """The step that brings one system's payload into a pool, whatever the plan's nodes have: another machine
-    needs it."""
+    """The step that brings one system's payload into a pool, regardless of what the plan's nodes have: another
+    machine needs it."""
     payload = next(one for one in required.payloads(run.plan) if system.get(one.os) is of)
     return replace(_system_step(run, supply, payload, host, [], first=True), done=lambda: False)
 
 
 def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> None:
-    """Give the host its kubectl: that of the controllers, a pinned one where nothing vouches for theirs, or the
-    published one where theirs is built from a checkout.
+    """Give the host its kubectl: that of the controllers, a pinned one if nothing vouches for theirs, or the
+    published one if theirs is built from a checkout.
 
-    :param obtained: what there is already; kubectl need not be among it.
+    :param obtained: what was already obtained; kubectl may be missing.
     """
     if supply.kubectl is not None:
         with supply.turn:
@@ -295,8 +295,8 @@ def _kubectl_step(run: Run, supply: Supply) -> Step:
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
-    """A kubectl that a digest known before vouches for, from the source that the lab will use; a lab's checkout is left
-    aside.
+    """A kubectl that an already known digest vouches for, from the source that the lab will use; a lab's checkout is
+    ignored.
 
     :raises UsageError: the user's choices contradict each other.
     :raises NotFoundError: no source has it.
@@ -385,7 +385,7 @@ def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: 
 
 
 def _preloaded(pool: StoragePool, supply: Supply, obtained: list[Obtained], progress: Progress) -> str | None:
-    """The disk with containerd's store; None if this host can't or may not: nodes are only slower then."""
+    """The disk with containerd's store; None if this host can't or may not make it: nodes are then only slower."""
     images = [item for item in obtained if isinstance(item.artifact, ContainerImage)]
     programs = {item.artifact.name: item for item in obtained if isinstance(item.artifact, Program)}
     volume = preload.volume(images, programs["containerd"])

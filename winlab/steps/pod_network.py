@@ -45,8 +45,8 @@ def shares(run: Run) -> list[NodeNetwork]:
 def router_routes(run: Run, every: Sequence[NodeNetwork]) -> dict[str, str]:
     """The routes that the lab's router should have, network to next hop.
 
-    Pods send to machines beside the cluster as they do to nodes: under their own addresses, where the wire carries
-    those. Such a machine answers by its router, also where the nodes' own routes connect the pods (host-gw).
+    Pods send to machines beside the cluster as they do to nodes: with their own addresses, if the network carries
+    those. Such a machine answers through its router, even if the nodes' own routes connect the pods (host-gw).
 
     :param every: the parts of the network of the nodes that have joined.
     :raises WinlabError: a node has no pod network yet.
@@ -92,7 +92,7 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
 
 
 def waiting_pods(kubectl: Kubectl, node: str) -> str:
-    """The pods on a node whose containers do not run yet, and what they wait for, in words.
+    """The pods on a node whose containers do not run yet, and what they wait for, as text.
 
     :raises ClusterError: the API server does not answer.
     """

@@ -50,7 +50,7 @@ def _objects(run: Run, supply: Supply) -> Step:
             progress.say(str(manifest))
             text = supply.obtain_intact([manifest], progress)[0].path.read_text(encoding="utf-8")
             apply(kubectl, [row for row in yaml.safe_load_all(text) if row], run, progress)
-        if published:  # the profile's own objects may be of the kinds that these define
+        if published:  # the profile's own objects may be of kinds that these define
             _await_kinds(run, kubectl, progress)
         progress.say("runtime classes and the objects of the CNI profile")
         apply(kubectl, objects, run, progress)
@@ -59,7 +59,7 @@ def _objects(run: Run, supply: Supply) -> Step:
 
     def done() -> bool:
         if published or patches:
-            return False  # server-side apply changes only what is not as it should be
+            return False  # server-side apply changes only what differs
         return not objects or Kubectl.of(run.folder).same(objects)
 
     return Step(OBJECTS(run.lab), work, done, [API(run.lab)], usual=run.pace.usual(4))
@@ -131,7 +131,7 @@ def _routes(run: Run) -> Step:
         every = pod_network.shares(run)
         for node in run.plan.members:
             if (call := nodes.routes(run.plan, node, every)) is not None:
-                # again: a network that was just remade may cut the connection once more
+                # again: a network that was just recreated may cut the connection again
                 with run.node(node) as there:
                     again.run(there, call, progress, partial(domains.is_running, run.on(node).conn, node.domain))
 

@@ -16,7 +16,7 @@ from winlab.steps import controllers
 from winlab.steps.crashed import require_no_crash
 from winlab.steps.states import DNS, PODS_CONNECTED, READY, ROUTES
 
-DNS_SILENCE = 300.0  # seconds on hardware that cluster DNS may report the same
+DNS_SILENCE = 300.0  # seconds on hardware for which cluster DNS may report the same
 
 
 def steps(run: Run) -> list[Step]:

@@ -1,6 +1,6 @@
-"""How a lab is made: the steps for a plan. Their order follows from the states they name (states.py).
+"""How a lab is made: the steps for a plan. Their order follows from the states that they name (states.py).
 
-The guests, the cluster of them, and a golden image are three recipes. A lab with clones whose golden image is missing
+There are three recipes: the guests, their cluster, and a golden image. A lab with clones whose golden image is missing
 is made by all three at once.
 """
 
@@ -33,11 +33,11 @@ def guests(run: Run) -> list[Step]:
 
 
 def cluster(run: Run, supply: Supply, admin: str = "") -> list[Step]:
-    """All steps that turn guests that answer into a cluster, or into workers of one made elsewhere.
+    """All steps that turn guests that answer into a cluster, or into workers of an external one.
 
-    Of a lab without a cluster, only winlab's scripts come to its machines.
+    Machines of a lab without a cluster get only winlab's scripts.
 
-    :param admin: the kubeconfig of the cluster made elsewhere.
+    :param admin: the kubeconfig of the external cluster.
     """
     steps = payload.steps(run, supply)
     if run.plan.kubernetes is None:
@@ -63,7 +63,7 @@ def golden_upload(run: Run, built: Sequence[Plan] = ()) -> list[Step]:
 
 
 def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool) -> list[Step]:
-    """The steps that make golden images, for which clones wait. Once sealing has begun, only its own steps remain.
+    """The steps that make the golden images that clones wait for. Once sealing has begun, only its own steps remain.
 
     :param run: of the lab with the clones.
     :param built: the plans of the labs in which the images are made.
@@ -112,7 +112,7 @@ def _volume(run: Run, builder: Plan) -> str:
 
 
 def _machine(run: Run, node: NodePlan) -> list[Step]:
-    """From volumes to a guest that answers and whose drive is free for the payload CD."""
+    """The steps from volumes to a guest that answers and whose drive is free for the payload CD."""
     started = machines.steps(run, node)
     booted = boot.step(run, node, recipes.get(node.image).usual_boot_seconds)
     return [*started, booted, *systems.of(run, node).detach()]

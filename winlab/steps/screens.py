@@ -1,6 +1,6 @@
 """A machine's screens while winlab waits for it, as a series of small pictures in the lab's folder.
 
-What a screen showed for a minute, an hour ago, is often all that there is to tell why Windows did not come up.
+A screen that showed for a minute, an hour ago, is often the only evidence of why Windows did not come up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BYTES = 3 << 20  # of all pictures of a machine
 
 
 def folder(of: LabFolder, node: str) -> Path:
-    """Where a node's pictures are; their names are times (UTC)."""
+    """The folder of a node's pictures; their names are times (UTC)."""
     return of.path / "screens" / node
 
 
@@ -32,7 +32,7 @@ def forget(of: LabFolder, node: str) -> None:
 
 
 class Series:
-    """The pictures of one machine. The newest ones are kept, as far as there is room. It never fails."""
+    """The pictures of one machine. It keeps the newest ones, as far as there is room, and never fails."""
 
     def __init__(self, of: LabFolder, node: str) -> None:
         self._folder = folder(of, node)
@@ -45,7 +45,7 @@ class Series:
         return time.monotonic() - self._taken >= EVERY
 
     def add(self, ppm: bytes) -> None:
-        """Keep a screen (binary PPM) if a picture is due and shows something else than the last."""
+        """Keep a screen (binary PPM) if a picture is due and differs from the last one."""
         if not self.is_due or (picture := screen.reduced(ppm)) is None:
             return
         self._taken = time.monotonic()

@@ -11,10 +11,10 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.engine.durations import Durations
 
 FIRST_PHASE = "firmware and boot loader"
-# complete words and lines only: what ends them must be there, too
+# complete words and lines only: their end must be present, too
 REPORT = re.compile(r"winlab: phase=([\w-]+)(?=[^\w-])|winlab: (error|warning)=([^\r\n]+)(?=[\r\n])")
 DUMP = re.compile(r"winlab: (BEGIN|END) dump(?=[\r\n])")
-# what a Windows that is up tells every half minute for a quarter of an hour: how its services do (beacon.ps1)
+# what a running Windows reports every half minute for a quarter of an hour: the state of its services (beacon.ps1)
 BEACON = re.compile(r"winlab: beacon \d+ ([^\r\n]+)(?=[\r\n])")
 # OVMF writes this when it starts a CD; Microsoft's boot image then asks for a key for about five seconds
 STARTS_CD = re.compile(r'BdsDxe: starting Boot\w+ "UEFI [^"]*DVD-ROM')
@@ -44,7 +44,7 @@ class SerialLog:
         self.phase = ""  # the last one reported; empty before the first
         self.phases: list[str] = []  # the first ones that were reported
         self.failure = ""  # reported since that phase
-        self.dumping = False  # whether a guest that failed is telling what helps to find out why
+        self.dumping = False  # whether a failed guest is writing what helps to find the cause
         self.beacon = ""  # the last line of a Windows that is up
         self.warnings: list[str] = []  # reported so far
         self.starts_cd = False  # whether the firmware has started a CD so far
@@ -57,13 +57,13 @@ class SerialLog:
         return self._began_in + max(self._starts.values(), default=0)
 
     def forget_starts(self) -> None:
-        """Count only what comes from now on, and the start that the machine is in."""
+        """Count only later starts and the one that is in progress."""
         self._began_in = min(1, self.starts)
         self._starts.clear()
 
     @property
     def panic(self) -> str | None:
-        """Why the kernel panicked, if that is the end of the log; else None."""
+        """Why the kernel panicked, if that is the end of the log; otherwise None."""
         match = PANIC.search(self._text)
         return match[1] if match else None
 

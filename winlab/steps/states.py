@@ -18,7 +18,7 @@ def _lab(words: str) -> Callable[[State], str]:
 
 
 def _node(verb: str) -> Callable[[State], str]:
-    """A title with the node; a golden image's machine is called as its lab, since there may be several at a time."""
+    """A title with the node; a golden image's machine has its lab's name, because there may be several at a time."""
     return lambda state: f"{verb} {state.lab if state.lab.startswith(GOLDEN) else state.node}"
 
 
@@ -71,10 +71,10 @@ READY = Kind("ready", _node("ready"))
 DNS = Kind("cluster-dns", _lab("cluster DNS"))
 NAMES = Kind("machine-names", _lab("names of machines"))  # cluster DNS knows the machines beside the cluster
 
-# A standing lab that is switched off or on
+# An existing lab that is switched off or on
 STOPPED = Kind("stopped", _node("stop"))
 SUSPENDED = Kind("suspended", _node("suspend"))
-ANSWERING = Kind("answering", _node("log in to"))  # a verified login, and the host's time
+ANSWERING = Kind("answering", _node("log in to"))  # a verified login, and the clock set to the host's
 READY_AGAIN = Kind("ready-again", _node("ready again"))  # by a report from after the start
 
 # A golden image
@@ -86,14 +86,14 @@ LOAD_READY = Kind("load-ready", _lab("container image"))
 LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))
 
-MENDED = Kind("mended", lambda state: f"repair {state.of}", learned=False)  # of=what differed, in words
+MENDED = Kind("mended", lambda state: f"repair {state.of}", learned=False)  # of=what differed, as text
 # A lab that is changed into another one
 DRAINED = Kind("drained", _node("drain"))
 LEFT = Kind("left", _node("leave"))  # its node is no longer in the cluster
-CLEARED = Kind("cleared", _node("clear"))  # nothing is left of a node that is made anew: its record says so
+CLEARED = Kind("cleared", _node("clear"))  # nothing is left of a node to be created again: its record says so
 ADAPTED = Kind("adapted", _node("redefine"))  # the machine's tag and sizes, from its next start on
 SWITCHED_OFF = Kind("switched-off", _node("shut down"))
 REGISTERED = Kind("registered", _node("register"))  # the labels and taints of its node
 UNINSTALLED = Kind("uninstalled", lambda state: f"remove add-on {state.of}")
 
-WORK = Kind("work", lambda state: state.of, learned=False)  # of=the words themselves: a command that is one step
+WORK = Kind("work", lambda state: state.of, learned=False)  # of=the title itself: a command that is one step

@@ -14,12 +14,12 @@ from winlab.events import NodeTransport, Progress, report
 from winlab.printable import printable
 from winlab.steps import evidence
 
-ASK = 30.0  # seconds from one question to the agent to the next
+ASK = 30.0  # seconds from one query to the agent to the next
 UP = 300.0  # seconds on hardware that it is up for: WinRM starts minutes after the agent
 
 
 class Unheard:
-    """One wait for a node that does not answer, from its beginning on."""
+    """One wait for a node that does not answer, from its beginning."""
 
     def __init__(self, run: Run, node: NodePlan, progress: Progress) -> None:
         self._run = run
@@ -28,20 +28,20 @@ class Unheard:
         self._progress = progress
         self._limit = run.pace.silence(UP)
         self._asked = 0.0
-        self._up: float | None = None  # since when something has shown that it is up
+        self._up: float | None = None  # when something first showed that it is up
         self._is_told = False
 
     def look(self, beacon: str) -> None:
-        """Say once that the node is up, if something has shown it for a while, and the node has not answered.
+        """Report once that the node is up, if something has shown this for a while and the node has not answered.
 
-        :param beacon: what it told on its serial port during the wait; empty: nothing.
+        :param beacon: what it reported on its serial port during the wait; empty: nothing.
         """
         now = time.monotonic()
         if self._is_told or now - self._asked < ASK:
             return
         self._asked = now
         has_agent = agent.answers(self._run.on(self._node).conn, self._node.domain)
-        # one that answers by ssh is heard: that way is taken if WinRM is more than late
+        # a node that answers by ssh is not unreachable: ssh is used if WinRM is more than late
         if is_heard(self._tag) or not (has_agent or beacon):
             self._up = None
             return
@@ -60,5 +60,5 @@ class Unheard:
         if has_agent:
             try:
                 evidence.by_agent(self._run, self._node, self._progress)
-            except (WinlabError, OSError) as error:  # it is evidence: the wait goes on
+            except (WinlabError, OSError) as error:  # this is only evidence: the wait continues
                 self._progress.say(f"what its guest agent tells can't be kept: {str(error).splitlines()[0]}")

@@ -5,5 +5,5 @@ JSON on standard input. The last line of standard output is the result, one line
 standard error and exit code 1. docs/worker-scripts.md has the contract. Every verb does only what is missing.
 
 Only Python's standard library, 3.10 and newer. Written for emulated CPUs, too: a zip's modules are compiled at each
-call, so a verb loads only those that it needs. It starts few processes, and reads no file twice for its digest.
+call, so a verb loads only those that it needs. It starts few processes, and never reads a file twice for its digest.
 """

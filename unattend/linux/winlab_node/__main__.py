@@ -39,7 +39,7 @@ def verb(name: str) -> Callable[[Node, Settings], Settings]:
 
 
 def _alone(node: Node, name: str) -> contextlib.AbstractContextManager[None]:
-    from winlab_node.alone import alone  # a verb that only looks does without it
+    from winlab_node.alone import alone  # a verb that changes nothing does not need it
 
     return alone(node, name)
 
@@ -59,7 +59,7 @@ def main(arguments: list[str], text: str, node: Node) -> int:
             with contextlib.nullcontext() if arguments[0] in LOOKS else _alone(node, arguments[0]):
                 result = verb(arguments[0])(node, settings)
                 if arguments[0] not in LOOKS:
-                    os.sync()  # what is said to be done outlives a power cut
+                    os.sync()  # what is reported as done survives a power cut
         except KeyError as error:
             raise NodeError(f"{arguments[0]}: {error} is missing in the settings or on the CD.") from None
     except (NodeError, OSError) as error:

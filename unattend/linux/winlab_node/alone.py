@@ -1,4 +1,4 @@
-"""One verb at a time changes the node: what an interrupted winlab started may still run when the next one comes."""
+"""One verb at a time changes the node: the verb of an interrupted winlab may still run when the next one comes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LOCK = "run/winlab/changing"
-LOOK = 5.0  # seconds between two looks; whoever waits says so each time, and so ends if nobody listens any more
+LOOK = 5.0  # seconds between two checks; a verb that waits reports each, and thus ends if no one listens
 
 
 @contextlib.contextmanager
 def alone(node: Node, verb: str) -> Iterator[None]:
-    """Wait until no other verb changes the node, and keep others from it. The kernel lets go of it when this ends."""
+    """Wait until no other verb changes the node, and lock others out. The kernel releases the lock when this ends."""
     path = node.path(LOCK)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -30,7 +30,7 @@ def alone(node: Node, verb: str) -> Iterator[None]:
             except BlockingIOError:
                 file.seek(0)
                 earlier = file.read() or "another verb"
-                # not by say(): whoever waits ends here if nobody listens any more
+                # not by say(): a verb that waits ends here if no one listens any longer
                 print(f"winlab: waiting for {earlier}, which an earlier winlab started here", flush=True)
                 time.sleep(LOOK)
         file.truncate(0)

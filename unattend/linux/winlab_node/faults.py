@@ -17,8 +17,8 @@ UNIT, SCRIPT, FILL = "winlab-faults.service", "var/lib/winlab/faults.sh", "var/l
 SYNCHRONIZERS = ("systemd-timesyncd", "chrony", "chronyd", "ntp", "ntpsec", "openntpd")
 QUEUE = 20000  # packets that wait in a delay: 100 ms at a gigabit in a second are some 8,000
 MOST = 15  # different links: a queue of tc(8)'s prio has 16 bands
-SLACK = 1 << 20  # bytes by which the free room may be off; the file system's own tables take some, too
-ROUTED = 100  # added to a link's number in tc: the packets that the router brings and takes
+SLACK = 1 << 20  # bytes by which the free space may be wrong; the file system's own tables take some, too
+ROUTED = 100  # added to a link's number in tc: the packets to and from the router
 MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}(/\d{1,2})?")
 SERVICE = """\
@@ -35,7 +35,7 @@ ExecStart=sh /var/lib/winlab/faults.sh
 [Install]
 WantedBy=multi-user.target
 """
-# The node's own device, by its default route; what an earlier run made goes first. Nothing of others is touched: a CNI
+# The node's own device, by its default route; what an earlier run made is removed first. Nothing else is touched: a CNI
 # plug-in's programs (clsact) are beside the root queue, and nft's hook is beside both
 CLEAN = """\
 dev=$(ip -4 route show default | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p' | head -n 1)
@@ -47,20 +47,20 @@ CLOCK = 'date --utc --set "@$(($(cat /sys/class/rtc/rtc0/since_epoch) + %d))" >/
 
 
 def faults(node: Node, settings: Settings) -> Settings:
-    """Have exactly these faults, also after a restart."""
+    """Make exactly these faults active, including after a restart."""
     links, skew, free = settings.get("links") or [], settings.get("skew"), settings.get("free")
     before = node.note("faults", {})
     wanted = {"links": links, "skew": skew, "free": free}
     script = CLEAN + _packets(links) + (CLOCK % skew if skew is not None else "")
     if wanted != before:
-        _empty(node)  # so that there is room for what is written next
+        _empty(node)  # to make room for what is written next
     if not (links or skew is not None):
         _undo(node)
     else:
         node.write(SCRIPT, script)
         node.write(f"etc/systemd/system/{UNIT}", SERVICE)
         node.call("systemctl", "daemon-reload")
-        node.call("systemctl", "enable", UNIT)  # also if nothing was written: the last run may have been killed here
+        node.call("systemctl", "enable", UNIT)  # even if nothing was written: the last run may have been killed here
     if skew is None:
         _synchronize(node)
     else:
@@ -106,11 +106,11 @@ def _packets(links: list[dict[str, Any]]) -> str:
             f"{select} ip prio {band + ROUTED} flower dst_ip {address} classid 77:{band:x}" for address in addresses
         ]
         if loss:
-            # of 10,000 numbers all are below 10,000, and nft refuses to ask
+            # all of 10,000 numbers are below 10,000, and nft refuses such a test
             below = round(loss * 100)
             dice = "counter drop" if below >= 10000 else f"numgen random mod 10000 < {below} counter drop"
             drops.append(f"ether saddr {mac} {dice}")
-            if addresses:  # never both: two throws would lose more
+            if addresses:  # never both: two random draws would lose more
                 drops.append(f"ether saddr != {mac} ip saddr {{ {', '.join(addresses)} }} {dice}")
     if drops:
         lines += [
@@ -138,7 +138,7 @@ def _undo(node: Node) -> None:
 
 
 def _keep_from_synchronizing(node: Node) -> None:
-    """Stop what would set the clock right, also after a restart. It is noted first, so that nothing is forgotten."""
+    """Stop what would correct the clock, including after a restart. It is noted first, so that nothing is forgotten."""
     noted = node.note("clock", [])
     answers = node.call("systemctl", "is-active", *SYNCHRONIZERS, fine=(0, 1, 2, 3, 4)).split()
     active = [one for one, answer in zip(SYNCHRONIZERS, answers, strict=True) if answer == "active"]
@@ -148,7 +148,7 @@ def _keep_from_synchronizing(node: Node) -> None:
 
 
 def _synchronize(node: Node) -> None:
-    """Set the clock right, and have it kept right as before, if it was wrong on purpose."""
+    """Correct the clock and resume its synchronization, if it was wrong on purpose."""
     note = node.path("var/lib/winlab/clock.json")
     if not note.exists():
         return
@@ -164,12 +164,12 @@ def _empty(node: Node) -> None:
 
 
 def _fill(node: Node, free: int) -> None:
-    """Have a file take all room but so many bytes: it grows and shrinks with what others take."""
+    """Let a file take all space but so many bytes: it grows and shrinks with the space that others use."""
     path = node.path(FILL)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         room = os.fstatvfs(file.fileno())
-        # with what is reserved for root: the kubelet and containerd may use it
+        # including what is reserved for root: the kubelet and containerd may use it
         excess = room.f_bfree * room.f_frsize - free
         size = os.fstat(file.fileno()).st_size
         if abs(excess) < SLACK:
@@ -182,5 +182,5 @@ def _fill(node: Node, free: int) -> None:
                 os.posix_fallocate(file.fileno(), size, excess)
                 return
             except OSError:
-                excess -= SLACK  # the file's own tables need room, too
+                excess -= SLACK  # the file's own tables need space, too
                 os.ftruncate(file.fileno(), size)

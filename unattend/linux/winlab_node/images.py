@@ -61,9 +61,9 @@ def _images(node: Node, ctr: list[str]) -> dict[str, str]:
 
 
 def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
-    """Remove the images that a power cut may have left half unpacked; those that are imported since this boot stay.
+    """Remove the images that a power cut may have left half unpacked; those imported since this boot stay.
 
-    containerd's database is flushed with each change, the unpacked files are not: it would take them for whole. The
+    containerd flushes its database with each change, but not the unpacked files: it would consider them complete. The
     import's lease, valid for a day, would keep them (containerd, docs/garbage-collection.md).
 
     :returns: digests of images that were imported since this boot, and that may not be on disk yet.
@@ -77,7 +77,7 @@ def _drop_unfinished(node: Node, ctr: list[str]) -> list[str]:
     say("removing images whose import was cut off")
     if leases := node.call(*ctr, "leases", "ls", "-q").split():
         node.call(*ctr, "leases", "rm", *leases)
-    # also by the names that the CRI plug-in gives them
+    # including under the names that the CRI plug-in gives them
     if names := [name for name, digest in _images(node, ctr).items() if digest in digests]:
         node.call(*ctr, "images", "rm", "--sync", *names)
     node.keep(NOTE, {})

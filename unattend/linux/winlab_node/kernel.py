@@ -27,7 +27,7 @@ FILES = {
 
 
 def tune(node: Node) -> bool:
-    """Set modules, sysctls, no swap, and a networkd that keeps foreign routes. Returns whether something changed."""
+    """Set modules, sysctls, no swap, and a networkd that keeps routes of others. Returns whether something changed."""
     changed = False
     for name, content in FILES.items():
         changed = node.write(name, content) or changed
@@ -51,7 +51,7 @@ def differing(node: Node) -> list[str]:
 
 
 def _missing(node: Node) -> list[str]:
-    """The modules that are neither loaded nor part of the kernel, which need not show in /sys."""
+    """The modules that are neither loaded nor built into the kernel; /sys need not show built-in ones."""
     release = _text(node.path("proc/sys/kernel/osrelease")).strip()
     builtin = _text(node.path(f"lib/modules/{release}/modules.builtin"))
     loaded = node.path("sys/module")

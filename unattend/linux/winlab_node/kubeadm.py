@@ -18,7 +18,7 @@ SECRET = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b|\b[0-9a-f]{64}\b")  # bootst
 
 
 def run_kubeadm(node: Node, settings: Settings) -> Settings:
-    """Run kubeadm and pass on its output; the configuration is on disk only meanwhile, readable by root alone."""
+    """Run kubeadm and pass on its output; the configuration is on disk only while it runs, readable only by root."""
     arguments, configuration = settings["arguments"], settings.get("configuration", "")
     if not arguments or not all(isinstance(word, str) for word in arguments):
         raise NodeError("settings.arguments must be a list of words, a command of kubeadm first.")
@@ -36,7 +36,7 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
         command += ["--config", str(node.path(place))]
     open_talk = arguments[0] in ("token", "certs")  # the caller must see a token that it asked for, a log must not
     if arguments[0] == "reset":
-        # kubeadm stops it only after it has removed etcd's data: meanwhile it starts etcd again, which makes new ones
+        # kubeadm stops it only after it has removed etcd's data: until then it starts etcd again, which makes new data
         node.call("systemctl", "stop", "kubelet", fine=(0, 5))
     log = node.path(LOG)
     log.parent.mkdir(parents=True, exist_ok=True)

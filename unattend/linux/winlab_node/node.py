@@ -55,11 +55,11 @@ def is_pushed(program: Path) -> bool:
 
 
 def say(text: str) -> None:
-    """Tell winlab what is going on. If it was killed, the work goes on, and the next winlab waits for its end."""
+    """Report progress to winlab. If winlab was killed, the work continues, and the next winlab waits for its end."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for all that comes, also when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for all later output, even at Python's exit
 
 
 class Node:
@@ -98,9 +98,9 @@ class Node:
         return False
 
     def write(self, name: str, content: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> bool:
-        """Write a file, whole or not at all, also if the power fails. Returns whether something changed.
+        """Write a file, completely or not at all, even if the power fails. Returns whether something changed.
 
-        *owner* is the user and the group, by number; without it, those that run this.
+        *owner* is the user and the group, by number; without it, those of this process.
         """
         if self.has(name, content, mode, owner):
             return False
@@ -111,10 +111,10 @@ class Node:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
-            os.fchmod(file.fileno(), mode)  # after the owner, whose change may take bits away
+            os.fchmod(file.fileno(), mode)  # after the owner, whose change may clear bits
             file.write(content.encode())
             file.flush()
-            os.fsync(file.fileno())  # after a power cut a new name may else have an empty file
+            os.fsync(file.fileno())  # otherwise a new name may have an empty file after a power cut
         new.replace(path)
         return True
 
@@ -126,7 +126,7 @@ class Node:
             return default
 
     def keep(self, name: str, value: Any) -> None:
-        """Record something for a later run: safely on disk, and not before all that was written until now."""
+        """Record something for a later run: safely on disk, and only after everything written so far."""
         os.sync()
         self.write(f"var/lib/winlab/{name}.json", json.dumps(value))
         folder = os.open(self.path("var/lib/winlab"), os.O_RDONLY)

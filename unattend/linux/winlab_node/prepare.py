@@ -67,7 +67,7 @@ def _copy(node: Node, record: Record, cd: Path, listed: dict[str, dict[str, Sett
             target = node.path(f"{folder}/{name}")
             if is_pushed(target):
                 continue
-            target.with_name(name + ORIGINAL).unlink(missing_ok=True)  # else the next line would make it pushed
+            target.with_name(name + ORIGINAL).unlink(missing_ok=True)  # otherwise it would become a pushed one
             if record.sha256(target) != row["sha256"]:
                 say(f"copying {name}")
                 record.install(cd / source / name, target, row["sha256"], row.get("crc32"))

@@ -18,10 +18,10 @@ TOUCHED = "touched"  # the note with the paths that were changed, while what rea
 
 
 def write_files(node: Node, files: dict[str, Settings], copied: list[str]) -> list[str]:
-    """Write the files that differ, and remove those that winlab gave before and gives no longer.
+    """Write the files that differ, and remove those that winlab gave before but no longer gives.
 
-    Returns what was changed, with *copied* and what an interrupted run has changed, all without the leading slash. That
-    is noted before the first change: services must be restarted also after an interruption.
+    Returns what was changed, with *copied* and what an interrupted run has changed, all without the leading slash. It
+    is noted before the first change: services must be restarted even after an interruption.
     """
     wanted = {name: (row["content"], int(row["mode"], 8), _owner(row.get("owner", ""))) for name, row in files.items()}
     before = node.note(GIVEN, [])
@@ -43,7 +43,7 @@ def write_files(node: Node, files: dict[str, Settings], copied: list[str]) -> li
 
 
 def facts(node: Node, asked: list[str]) -> dict[str, Settings]:
-    """The digest, mode and owner of each of these files that is there, by its path."""
+    """The digest, mode and owner of each of these files that exists, by its path."""
     return {name: _facts(node.path(name)) for name in asked if node.path(name).is_file()}
 
 

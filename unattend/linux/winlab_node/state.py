@@ -17,7 +17,7 @@ def service(node: Node, *names: str) -> list[str]:
 
 
 def boot_id(node: Node) -> str:
-    """Another one after each start of the node."""
+    """An id that changes with each start of the node."""
     return node.path("proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -1,4 +1,4 @@
-"""What QEMU's guest agent tells of a guest that nobody reaches by the network: evidence, and nothing else."""
+"""What QEMU's guest agent reports about a guest that can't be reached over the network: evidence, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 1 << 20  # characters of one text
 
 
 class AgentGuest:
-    """A guest by its agent, for command lines without quotation marks: the agent would escape them."""
+    """A guest reached through its agent, for command lines without quotation marks: the agent would escape these."""
 
     def __init__(self, conn: Connection, domain: str, tag: Tag) -> None:
         self._conn = conn
@@ -35,7 +35,7 @@ class AgentGuest:
         stdin: bytes = b"",
         waiting: Callable[[], None] = patient,  # noqa: ARG002 - the agent has a limit of its own
     ) -> int:
-        """See :class:`winlab.adapters.guests.base.Guest`. What the command prints comes when it has ended."""
+        """See :class:`winlab.adapters.guests.base.Guest`. The command's output comes when it has ended."""
         line = command_line(self._tag.system, command)
         code, out, err = agent.execute(self._conn, self._domain, ["cmd.exe", "/c", line], stdin)
         stdout(out)
@@ -43,13 +43,13 @@ class AgentGuest:
         return code
 
     def close(self) -> None:
-        """See :class:`winlab.adapters.guests.base.Guest`: there is nothing to end."""
+        """See :class:`winlab.adapters.guests.base.Guest`: there is nothing to close."""
 
 
 def texts(conn: Connection, domain: str, tag: Tag, folder: LabFolder, call: contract.Logs) -> dict[str, str]:
-    """What the agent can tell of a running guest, by name: why nobody gets in, and the logs if the payload CD is there.
+    """What the agent shows of a running guest, by name: why logins fail, and the logs if the payload CD is inserted.
 
-    Empty if the guest has no agent that answers.
+    Empty if the guest has no responding agent.
 
     :param call: how many lines of which logs.
     """

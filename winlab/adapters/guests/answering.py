@@ -1,4 +1,4 @@
-"""Notices an ssh server that is frozen: its node's kernel still acknowledges, so the connection stays up for ever."""
+"""Notices a frozen ssh server: its node's kernel still acknowledges packets, so the connection stays up forever."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 import paramiko
 
-QUESTION = "keepalive@openssh.com"  # OpenSSH answers each unknown request with a failure, and that is an answer
+QUESTION = "keepalive@openssh.com"  # OpenSSH answers each unknown request with a failure, which is an answer, too
 
 
 class Answering:
@@ -24,7 +24,7 @@ class Answering:
         self._quiet = quiet
         self._silence = silence
         self._heard = time.monotonic()
-        self._asked: float | None = None  # when the present question was put
+        self._asked: float | None = None  # when the pending query was sent
         self._answered = threading.Event()
 
     def heard(self) -> None:
@@ -32,9 +32,9 @@ class Answering:
         self._heard = time.monotonic()
 
     def check(self) -> None:
-        """Ask the server if it was quiet for long; does not wait for the answer.
+        """Query the server if it was quiet for long; does not wait for the answer.
 
-        :raises EOFError: the last question was not answered in time. The connection is closed.
+        :raises EOFError: the last query was not answered in time. The connection is closed.
         """
         now = time.monotonic()
         if self._asked is not None and self._answered.is_set():

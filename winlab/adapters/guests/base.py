@@ -1,4 +1,4 @@
-"""What every guest can do, whichever its system, and the ways in which each system does what winlab needs."""
+"""What every guest can do, regardless of its system, and how each system does what winlab needs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Protocol
 from winlab.errors import GuestError
 
 Sink = Callable[[bytes], None]
-TRIES, PAUSE = 20, 1.5  # seconds between tries, while a CD that was just inserted is not there yet
+TRIES, PAUSE = 20, 1.5  # seconds between tries, while a CD that was just inserted is not visible yet
 
 
 def discard(_chunk: bytes) -> None:
-    """A sink for output that nobody wants."""
+    """A sink for output that is not needed."""
 
 
 def patient() -> None:
@@ -20,7 +20,7 @@ def patient() -> None:
 
 
 class Kept:
-    """A sink that keeps output, of which there may not be much.
+    """A sink that keeps output, up to a limit.
 
     :param most: bytes.
     """
@@ -32,7 +32,7 @@ class Kept:
     def __call__(self, chunk: bytes) -> None:
         """Keep the next piece.
 
-        :raises GuestError: it is too much.
+        :raises GuestError: there is too much.
         """
         self._kept += chunk
         if len(self._kept) > self._most:
@@ -53,10 +53,10 @@ class Guest(Protocol):
         stdin: bytes = b"",
         waiting: Callable[[], None] = patient,
     ) -> int:
-        """Run a command with *stdin* as its whole input, hand over what it prints as it comes, return its exit code.
+        """Run a command with *stdin* as its whole input, pass on its output as it comes, and return its exit code.
 
         :param waiting: called every few seconds while it runs; an error that this raises ends the command.
-        :raises GuestError: the guest can't be reached, is not the one it should be, or refuses the login.
+        :raises GuestError: the guest can't be reached, is not the expected one, or refuses the login.
         """
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class Execute(Protocol):
     """Runs a command in a guest."""
 
     def __call__(self, command: list[str], stdin: bytes = b"") -> str:
-        """Run it; what it printed.
+        """Run it; returns its output.
 
         :raises GuestError: it failed.
         """
@@ -80,7 +80,7 @@ class Ways(Protocol):
         """The words of a command as one line for the guest's shell."""
 
     def by_ssh(self, line: str) -> str:
-        """The line for a shell that ssh starts, with UTF-8 as every program's encoding."""
+        """The line for a shell that ssh starts, with UTF-8 as the encoding of every program."""
 
     def understands(self, execute: Execute) -> bool:
         """Whether the shell that ssh starts is the one that winlab's lines are for.
@@ -90,17 +90,17 @@ class Ways(Protocol):
 
     @property
     def signs(self) -> Mapping[str, str]:
-        """Command lines that tell why nobody gets in, by what they tell, for an agent inside; none if it has none."""
+        """Command lines that show why logins fail, by what they show, for the guest's agent; empty without one."""
 
     def place(self, execute: Execute) -> str:
-        """Find winlab's scripts in the guest, or bring them there.
+        """Find winlab's scripts in the guest, or copy them there.
 
-        :returns: where they are; empty if they are not there yet.
+        :returns: where they are; empty if they are not available yet.
         :raises GuestError: a command failed.
         """
 
     def command(self, place: str, script: str) -> list[str]:
-        """The command that runs a script, its settings on the standard input."""
+        """The command that runs a script, with its settings on the standard input."""
 
     def is_missing(self, code: int) -> bool:
         """Whether that command's exit code says that the script is not where it was a moment ago."""

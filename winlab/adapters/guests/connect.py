@@ -1,8 +1,8 @@
-"""Logs in to a guest: by its system's own way, or by a spare one where that is deaf.
+"""Logs in to a guest: by its system's usual way, or by an alternative if that one is unresponsive.
 
-A way is deaf if it does not answer though the guest is up. WinRM answers minutes after Windows has started, so a guest
-must have answered by the spare way for a while first. Each login tries the system's own way again. A refusal (another
-key, another password) is an answer: nothing is tried after it.
+A way is unresponsive if it does not answer though the guest is up. WinRM answers minutes after Windows has started, so
+the guest must first have answered by the alternative for a while. Each login tries the usual way again. A refusal
+(another key, another password) is an answer: nothing is tried after it.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
 NAMES = {"ssh": "ssh", "winrm": "WinRM"}
-DEAF = 120.0  # seconds for which the spare way has answered and the own one has not
-AGAIN = 15.0  # seconds from one try of the spare way to the next, until then
-FORGOTTEN = 600.0  # seconds after which earlier tries say nothing any more
-LATEST = 20  # seconds for a connection by a spare way: the node is waited for meanwhile
+DEAF = 120.0  # seconds for which the alternative has answered and the usual way has not
+AGAIN = 15.0  # seconds from one try of the alternative to the next, until then
+FORGOTTEN = 600.0  # seconds after which earlier tries no longer count
+LATEST = 20  # seconds for a connection by an alternative, because the caller waits for the node
 MOST = 1 << 12  # bytes of a shell's answer
-KNOCK = 5.0  # seconds in which a way that was deaf before must take a connection
+KNOCK = 5.0  # seconds in which a way that was unresponsive must accept a connection
 
 
 @dataclass
 class _Heard:
-    """What this process has heard of a node.
+    """What this process knows of a node's answers.
 
-    :param since: since when the spare way has answered while the own one did not; None: it has not.
-    :param tried: when the spare way was last tried.
+    :param since: when the alternative began to answer while the usual way did not; None: it has not.
+    :param tried: when the alternative was last tried.
     :param asked: when a login was last tried.
-    :param spare: the spare way that is taken now; empty: none.
-    :param told: the same as far as somebody was told of it.
+    :param spare: the alternative that is used now; empty: none.
+    :param told: the same, as last reported to a user.
     """
 
     since: float | None = None
@@ -55,9 +55,9 @@ _lock = threading.Lock()
 def connect(tag: Tag, folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
     """Log in to a node.
 
-    :param via: ssh or winrm, and nothing else; by default that of its system, or a spare one where that is deaf.
+    :param via: ssh or winrm, and nothing else; by default its system's usual way, or else an alternative.
     :param timeout: seconds for the connection to be made.
-    :raises GuestError: it can't be reached, is not the one it should be, or refuses the login.
+    :raises GuestError: it can't be reached, is not the expected one, or refuses the login.
     """
     if via is not None:
         return _log_in(via, tag, folder, timeout)
@@ -95,7 +95,7 @@ def change(tag: Tag) -> NodeTransport | None:
 
 
 def is_heard(tag: Tag) -> bool:
-    """Whether a node answered by a spare way when it was last tried."""
+    """Whether a node answered by an alternative when that was last tried."""
     return _of(tag).since is not None
 
 
@@ -105,7 +105,7 @@ def _of(tag: Tag) -> _Heard:
 
 
 def _asked(tag: Tag) -> _Heard:
-    """What was heard of a node that is asked now: nothing, if it was not asked for long."""
+    """What is known of a node that is asked now: nothing, if it was not asked for long."""
     now, node = time.monotonic(), _of(tag)
     with _lock:
         if now - node.asked > FORGOTTEN:
@@ -115,7 +115,7 @@ def _asked(tag: Tag) -> _Heard:
 
 
 def _spare(node: _Heard, tag: Tag, folder: LabFolder, timeout: float) -> Guest | None:
-    """A login by a spare way, if the guest has answered by it for long enough."""
+    """A login by an alternative, if the guest has answered by it for long enough."""
     now = time.monotonic()
     if not node.spare and now - node.tried < AGAIN:
         return None
@@ -159,7 +159,7 @@ def _understands(guest: Guest, tag: Tag) -> bool:
 
 
 def _knock(tag: Tag) -> None:
-    """Check that WinRM takes a connection: its libraries would wait for half a minute.
+    """Check that WinRM accepts a connection: its libraries would wait for half a minute.
 
     :raises UnreachableError: it does not.
     """

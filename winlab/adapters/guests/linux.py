@@ -19,7 +19,7 @@ class LinuxWays:
         return shlex.join(words)
 
     def by_ssh(self, line: str) -> str:
-        """As it is: sshd's own settings decide."""
+        """Unchanged: sshd's own settings decide."""
         return line
 
     def understands(self, execute: Execute) -> bool:  # noqa: ARG002
@@ -28,7 +28,7 @@ class LinuxWays:
 
     @property
     def signs(self) -> Mapping[str, str]:
-        """None: a Linux node tells all on its serial port, and may have no agent."""
+        """None: a Linux node reports everything on its serial port, and may have no agent."""
         return {}
 
     def place(self, execute: Execute) -> str:
@@ -38,7 +38,7 @@ class LinuxWays:
         return PROGRAM
 
     def command(self, place: str, script: str) -> list[str]:
-        """The program has all scripts; its argument names one."""
+        """The program contains all scripts; its argument names one."""
         return ["sudo", "python3", place, script]
 
     def is_missing(self, code: int) -> bool:  # noqa: ARG002
@@ -46,7 +46,7 @@ class LinuxWays:
         return False
 
     def sees(self, execute: Execute, file: str, *, there: bool) -> bool:  # noqa: ARG002
-        """Always: the program mounts the CD each time that it reads it."""
+        """Always: the program mounts the CD each time it reads it."""
         return True
 
     @property
@@ -65,7 +65,7 @@ class LinuxWays:
         return True
 
     def step_clock(self, milliseconds: int) -> str:
-        """See the interface. The hardware's clock needs nothing: QEMU keeps it by the host's."""
+        """See the interface. The hardware clock needs nothing: QEMU keeps it at the host's time."""
         sign = "-" if milliseconds < 0 else "+"
         whole, rest = divmod(abs(milliseconds), 1000)
         return f"sudo date --set='{sign}{whole}.{rest:03} seconds'"

@@ -1,6 +1,6 @@
 """The program that winlab runs in Linux nodes: the package unattend/linux/winlab_node as one file.
 
-The file is a zip that Python runs (docs.python.org, "zipapp"). The module zipapp would copy the times of files;
+The file is a zip that Python runs (docs.python.org, "zipapp"). The module zipapp would copy the times of files, but
 these bytes depend only on the sources. Nothing is compressed, so that an emulated CPU has nothing to unpack.
 """
 

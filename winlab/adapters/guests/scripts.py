@@ -1,9 +1,8 @@
 """Runs winlab's scripts in a node: settings go in, a result comes out.
 
-The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has each
-one's name, settings and result. The settings go in on the standard input, so that no secret is ever a
-process's argument; the result is one line of JSON, the last that the script prints. Earlier lines are shown
-as progress.
+The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has each one's
+name, settings and result. The settings go in on the standard input, so that no secret is ever a process's argument. The
+result is one line of JSON, the last that the script prints. Earlier lines are shown as progress.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from winlab.lab_folder import LabFolder
 TOLD = 12  # lines of a script's errors that an error message repeats
 SHOWN = 2000  # characters of each
 KEPT = 200  # lines of its output that are kept
-LINE = 64 << 10  # bytes of a line that are kept and heard
-RESULT = 32 << 20  # bytes that a script's result may have: the logs of a node
+LINE = 64 << 10  # bytes of a line that are kept and passed on
+RESULT = 32 << 20  # bytes that a script's result may have, such as the logs of a node
 Heard = Callable[[str], None]
 
 
@@ -56,7 +55,7 @@ class Lines:
             self._add(begin)
 
     def end(self) -> None:
-        """Pass on the current line, also if it is the last and has no line feed."""
+        """Pass on the current line, even if it is the last one and has no line feed."""
         line = self._line.decode(errors="replace").rstrip()
         self._line.clear()
         if line:
@@ -70,7 +69,7 @@ class Lines:
 class NodeScripts:
     """A login to one node, made when it is first needed; a context manager that logs out.
 
-    :param scale: how much slower than on hardware the node runs: so much longer it may say nothing.
+    :param scale: how much slower than on hardware the node runs: it may be silent for that much longer.
     :param log_in: how to log in; by default as the node's system does (:func:`winlab.adapters.guests.connect.connect`).
     """
 
@@ -79,7 +78,7 @@ class NodeScripts:
     ) -> None:
         self.tag = tag
         self.scale = scale
-        self.tell: Callable[[NodeTransport], None] | None = None  # hears that winlab uses another transport
+        self.tell: Callable[[NodeTransport], None] | None = None  # receives that winlab uses another transport
         self._log_in = log_in
         self._folder = folder
         self._guest: base.Guest | None = None
@@ -102,11 +101,11 @@ class NodeScripts:
                 guest.close()
 
     def run(self, call: Call[R], heard: Heard = lambda _line: None) -> R:
-        """Run a script of winlab in the node; its result.
+        """Run one of winlab's scripts in the node; returns its result.
 
-        :param heard: called with each line that the script prints, except for the result; and while it says nothing.
+        :param heard: called with each line that the script prints, except for the result; and while it is silent.
         :raises UnreachableError: the node can't be reached, or the connection was lost.
-        :raises SilentError: the script has said nothing for longer than the contract allows.
+        :raises SilentError: the script was silent for longer than the contract allows.
         :raises GuestError: the script failed, and the message repeats its errors; or its result does not match the
             contract.
         """
@@ -118,11 +117,11 @@ class NodeScripts:
         return call.read(told, self.tag.node, self.tag.lab)
 
     def execute(self, command: list[str], stdin: bytes = b"", silence: float = WORK) -> str:
-        """Run a command in the node; what it printed.
+        """Run a command in the node; returns its output.
 
-        :param silence: for how many seconds on hardware it may say nothing.
+        :param silence: for how many seconds on hardware it may be silent.
         :raises GuestCommandError: its exit code is not 0.
-        :raises SilentError: it has said nothing for longer.
+        :raises SilentError: it was silent for longer.
         :raises GuestError: it can't be run.
         """
         out, err = Lines(_ignore), Lines(_ignore)
@@ -215,9 +214,9 @@ class NodeScripts:
         return self._guest
 
     def _find_scripts(self) -> str:
-        """Where the scripts are in the guest; brings them there if its system wants that.
+        """Where the scripts are in the guest; copies them there if its system needs that.
 
-        :raises GuestError: they are not there.
+        :raises GuestError: they are missing.
         """
         # a guest may take some seconds to see a CD that was just inserted
         for _ in range(base.TRIES):

@@ -1,4 +1,4 @@
-"""How long a command in a guest may say nothing: it is told each minute, and in the end nobody waits any more."""
+"""How long a command in a guest may be silent: the silence is reported every minute, and winlab finally gives up."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Callable
 from winlab.adapters.guests.base import Sink
 from winlab.errors import SilentError
 
-TELL = 60.0  # seconds of silence after which it is told, again and again
+TELL = 60.0  # seconds of silence from one report of it to the next
 
 
 class Silence:
-    """Watches one command from its start on.
+    """Watches one command from its start.
 
     :param what: the command, for messages: ``'join' in 'node-1'``.
-    :param limit: seconds for which it may say nothing.
-    :param tell: hears each :data:`TELL` seconds that it says nothing.
+    :param limit: seconds for which it may be silent.
+    :param tell: called every :data:`TELL` seconds while it is silent.
     :param evidence: where to look.
     """
 
@@ -40,7 +40,7 @@ class Silence:
     def look(self) -> None:
         """Look at the clock, while the command runs.
 
-        :raises SilentError: it has said nothing for too long.
+        :raises SilentError: it was silent for too long.
         """
         now = time.monotonic()
         ran, quiet = now - self._begun, now - self._heard

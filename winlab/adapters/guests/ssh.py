@@ -22,11 +22,11 @@ from winlab.lab_folder import LabFolder
 PORT = 22
 KEEPALIVE = 15  # seconds
 SILENCE = (
-    60  # seconds after which a connection is lost if the guest's kernel acknowledges nothing: it is gone, or paused
+    60  # seconds after which a connection is lost if the guest's kernel acknowledges nothing: it is gone or paused
 )
 CHUNK = 1 << 15
 BLOCK = 1 << 20  # bytes of input that a node takes within SILENCE
-LOOK = 0.02  # seconds between two looks for output
+LOOK = 0.02  # seconds between two checks for output
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # otherwise it prints tracebacks of refused connections
 
 
@@ -107,7 +107,7 @@ class SshGuest:
                 code = channel.recv_exit_status()
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise self._lost(str(error) or type(error).__name__) from error
-        # a command that a signal ended has no code, either
+        # a command that a signal ended has no exit code, either
         if code == -1 and (self._transport.saved_exception is not None or not self._transport.is_active()):
             raise self._lost("It ended before the command did.")
         return code
@@ -148,7 +148,7 @@ class SshGuest:
 
 def _is_over(channel: paramiko.Channel) -> bool:
     """Whether a command has ended and all of its output was read: some may come after its exit code."""
-    # this first: once it is so, nothing more comes
+    # checked first: once it is true, nothing more comes
     ended = bool(channel.closed or (channel.exit_status_ready() and channel.eof_received))
     return ended and not channel.recv_ready() and not channel.recv_stderr_ready()
 
@@ -180,7 +180,7 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "-o",
         f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at spaces
         "-o",
-        f"HostKeyAlias={tag.full_name}",  # whose key it must have, whatever the address
+        f"HostKeyAlias={tag.full_name}",  # whose key it must have, regardless of the address
         "-o",
         "StrictHostKeyChecking=yes",
         "-o",

@@ -1,4 +1,4 @@
-"""Which system's ways a node has."""
+"""The ways of each system."""
 
 from __future__ import annotations
 

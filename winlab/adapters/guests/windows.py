@@ -28,14 +28,14 @@ class WindowsWays:
         return run.windows_line(words)
 
     def by_ssh(self, line: str) -> str:
-        """OpenSSH's default shell is cmd.exe, and its console has the country's encoding; WinRM gives it UTF-8.
+        """OpenSSH's default shell is cmd.exe, and its console has the country's encoding, whereas WinRM gives it UTF-8.
 
-        ``ver`` takes back the exit code of a chcp that has no console.
+        ``ver`` clears the exit code of a chcp without a console.
         """
         return f"chcp 65001 >nul 2>&1 || ver >nul & {line}"
 
     def understands(self, execute: Execute) -> bool:
-        """People may make PowerShell the default shell, and its words are others."""
+        """Users may make PowerShell the default shell, which has a different syntax."""
         return execute(["echo %OS%"]).strip() == "Windows_NT"
 
     @property
@@ -62,7 +62,7 @@ class WindowsWays:
     @property
     def shut_down(self) -> str:
         """Programs that don't end are closed (``/f``). The power button does less: Windows Server may ignore it
-        while nobody is logged on (policy "Shutdown: Allow system to be shut down without having to log on").
+        while no one is logged on (policy "Shutdown: Allow system to be shut down without having to log on").
         """
         return "shutdown.exe /s /f /t 0"
 

@@ -1,5 +1,5 @@
 """Windows guests by WinRM over HTTPS (port 5986), with NTLM. Only a certificate of the lab's own CA for the node's name
-is accepted, whatever its address.
+is accepted, regardless of its address.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ LOST = (
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
-OUTPUT_SECONDS = 3  # the same for output: short, since a command's output is asked for again and again
-NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows has started anew, or WinRM has
-IDLE = "PT600S"  # a shell that nobody asks anything ends, and what runs in it: Windows' own two hours are for people
-GRACE = 3.5  # seconds that a request still has when the work was asked to stop: a guest that is there answers in time
+OUTPUT_SECONDS = 3  # the same for output: short, because a command's output is requested repeatedly
+NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows or WinRM has restarted
+IDLE = "PT600S"  # an unused shell ends, with what runs in it: Windows' own two hours suit people
+GRACE = 3.5  # seconds that a request still has when the work was asked to stop: a guest that is up answers in time
 
 
 class Protocol(_Protocol):
-    """pywinrm's protocol with a server that has a certificate for *name*, whatever its address."""
+    """pywinrm's protocol with a server that has a certificate for *name*, regardless of its address."""
 
     def __init__(self, *, name: str, **options: Any) -> None:
         super().__init__(**options)
@@ -66,7 +66,7 @@ class _Named(requests.adapters.HTTPAdapter):
 
 
 class WinRmGuest:
-    """A Windows guest that is reached by WinRM. Each command gets a shell of its own."""
+    """A Windows guest that is reached by WinRM. Each command gets its own shell."""
 
     def __init__(self, tag: Tag, folder: LabFolder, timeout: float) -> None:
         self._tag = tag
@@ -99,7 +99,7 @@ class WinRmGuest:
 
         def run() -> int:
             patience = stopping.Patience()
-            # a program that is given the console's input in place of a pipe may never see the end of it
+            # a program that gets the console's input in place of a pipe may never see its end
             start_command = partial(self._protocol.run_command, self._shell, line, console_mode_stdin=not stdin)
             command_id = self._ask(lambda: str(start_command()))
             try:

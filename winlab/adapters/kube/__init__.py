@@ -1,1 +1,1 @@
-"""The cluster's API server, seen from the host: kubectl, kubeconfigs, tokens, clusters made elsewhere."""
+"""The cluster's API server, seen from the host: kubectl, kubeconfigs, tokens, external clusters."""

@@ -27,7 +27,7 @@ def conditions(node: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _rows(node: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """A list of objects in a Node's status. A cluster made elsewhere may send anything there."""
+    """A list of objects in a Node's status. An external cluster may send anything there."""
     status = node.get("status")
     rows = status.get(name) if isinstance(status, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
@@ -44,7 +44,7 @@ def brief(node: dict[str, Any]) -> str:
 def signs(node: dict[str, Any]) -> frozenset[str]:
     """What changes in a Node object while its kubelet makes progress: conditions, and the images on the node.
 
-    The times of its reports don't count: a kubelet that reports the same for ever makes no progress.
+    The times of its reports don't count: a kubelet that repeats the same report forever makes no progress.
     """
     rows = {f"{row['type']}={row['status']} {row.get('reason')} {row.get('message')}" for row in conditions(node)}
     named = [row.get("names") for row in _rows(node, "images")]
@@ -55,7 +55,7 @@ def signs(node: dict[str, Any]) -> frozenset[str]:
 def pods(kubectl: Kubectl) -> frozenset[str]:
     """What changes in the cluster's pods while they make progress; empty while the API server does not answer.
 
-    The number of restarts does not count: a pod that fails again and again makes no progress.
+    The number of restarts does not count: a pod that fails repeatedly makes no progress.
     """
     try:
         rows = kubectl.get("pods", "--all-namespaces")["items"]

@@ -1,4 +1,4 @@
-"""A cluster made elsewhere: what winlab must know about it before its workers can join.
+"""An external cluster: what winlab must know about it before its workers can join.
 
 It is read with kubectl and the user's kubeconfig, from what kubeadm leaves in every cluster that it makes: the
 ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config (kube-system). The only change is a

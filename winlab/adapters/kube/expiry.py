@@ -1,4 +1,4 @@
-"""Until when an administrator's certificate is valid. kubeadm gives all certificates of a cluster the same time."""
+"""When an administrator's certificate expires. kubeadm gives all certificates of a cluster the same time."""
 
 from __future__ import annotations
 

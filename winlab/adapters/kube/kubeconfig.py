@@ -1,6 +1,6 @@
 """Kubeconfig files: the lab's own, and merging it into the user's. Touches only the files that it is given.
 
-A guest's admin.conf is not believed: a kubeconfig may name programs for kubectl to run and files for it to send. Only
+A guest's admin.conf is not trusted: a kubeconfig may name programs for kubectl to run and files for it to send. Only
 certificates and a key are taken from it (:mod:`winlab.adapters.kube.reduced`).
 
 The user's file is edited as YAML nodes: what stays keeps its spelling and its order. Only comments and blank lines are
@@ -41,14 +41,14 @@ PATIENCE = 5.0  # seconds to wait for another program's lock
 def for_lab(identity: Identity, lab: str, endpoint: str, network: str) -> str:
     """The kubeconfig of a lab's own cluster.
 
-    :param identity: what its controller tells.
+    :param identity: what its controller reports.
     :param endpoint: host:port by which this host reaches the API server.
     :param network: the CIDR of such addresses, which are never reached through a proxy.
     """
     host = endpoint.rpartition(":")[0]
     cluster = {
         "server": f"https://{endpoint}",
-        # in each certificate that kubeadm makes: the address may be another one than when this one was made
+        # in each certificate that kubeadm makes: the address may have changed since the certificate was made
         "tls-server-name": SERVER_NAME,
         reduced.CA: identity.authority,
         "extensions": [{"name": DIRECT, "extension": [network, host]}],
@@ -85,18 +85,18 @@ def name(lab: str) -> str:
 
 
 def files() -> list[Path]:
-    """The user's kubeconfig files in kubectl's order: those in ``KUBECONFIG``, else the default one."""
+    """The user's kubeconfig files in kubectl's order: those in ``KUBECONFIG``, otherwise the default one."""
     listed = [part for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     return [Path(part).absolute() for part in listed] or [Path.home() / ".kube/config"]
 
 
 def target() -> Path:
-    """The file that gets new entries: the first that exists, else the last.
+    """The file that gets new entries: the first that exists, otherwise the last.
 
     As kubectl does it (client-go, tools/clientcmd, PathOptions.GetDefaultFilename); but a device or pipe, such as
     /dev/null, counts as empty, and nothing is written there.
 
-    :raises AccessError: one can't be looked at.
+    :raises AccessError: one can't be accessed.
     """
     every = files()
     return next((path for path in every if _is_file(path)), every[-1])
@@ -107,7 +107,7 @@ def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
 
     A namespace that the user chose for the lab's context also stays.
 
-    :param use: also make it the current context, which otherwise stays.
+    :param use: also make it the current context, which otherwise does not change.
     :raises UsageError: *path* is not a kubeconfig that can be read; it is not changed.
     :raises ConflictError: it has a context of that name that winlab did not make, or another program has it locked.
     :raises AccessError: it can't be written.
@@ -129,7 +129,7 @@ def merge(path: Path, own: str, lab: str, *, use: bool) -> None:
 
 
 def unmerge(path: Path, lab: str) -> bool:
-    """Remove a lab's entries from a kubeconfig; whether there were any. Entries that winlab did not make stay.
+    """Remove a lab's entries from a kubeconfig; returns whether there were any. Entries that winlab did not make stay.
 
     :raises UsageError: *path* is not a kubeconfig that can be read; it is not changed.
     :raises ConflictError: another program has it locked.
@@ -147,7 +147,7 @@ def unmerge(path: Path, lab: str) -> bool:
 
 
 def publish(lab: str, *, use: bool = False) -> Path:
-    """Merge a lab's kubeconfig into the user's; the file that has it now. Safe to repeat.
+    """Merge a lab's kubeconfig into the user's; returns the file that has it now. Safe to repeat.
 
     :param use: make the lab's context the current one.
     :raises WinlabError: as :func:`merge`; or the lab has no kubeconfig.
@@ -186,7 +186,7 @@ def read(folder: LabFolder) -> str:
 
 
 def forget(lab: str) -> bool:
-    """Remove a lab from every file that it was merged into; whether there was any entry. Safe to repeat.
+    """Remove a lab from every file that it was merged into; returns whether there was any entry. Safe to repeat.
 
     :raises WinlabError: a file can't be changed; the others were.
     """
@@ -231,7 +231,7 @@ def _noted(folder: LabFolder) -> list[Path]:
 
 
 def _change(path: Path, lab: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
-    """Change a kubeconfig; whether there was anything to change.
+    """Change a kubeconfig; returns whether there was anything to change.
 
     :param change: what changes, by the file's values: the lab's rows of a list, or the current context.
     """
@@ -244,7 +244,7 @@ def _change(path: Path, lab: str, change: Callable[[dict[str, Any]], dict[str, A
 
 
 def _edited(config: dict[str, Any], root: yaml.MappingNode, lab: str, changes: dict[str, Any]) -> str:
-    """A kubeconfig's text with other rows for the lab. Everything else keeps its spelling.
+    """A kubeconfig's text with new rows for the lab. Everything else keeps its spelling.
 
     PyYAML and kubectl differ about plain words: for PyYAML 12:34 is the number 754 and 1e5 is text; for kubectl 12:34
     is text and 1e5 is a number.
@@ -344,11 +344,11 @@ def _make(lock: Path) -> int | None:
 
 
 def _break_abandoned(lock: Path) -> bool:
-    """Remove the lock of a winlab that was killed: nobody holds it in the kernel any more. Whether it was one."""
+    """Remove the lock of a winlab that was killed: no process holds it in the kernel. Returns whether it was one."""
     flags = os.O_RDONLY | os.O_NONBLOCK  # a pipe would wait for a writer
-    with suppress(OSError), os.fdopen(os.open(lock, flags), "rb") as file:  # it is held, gone, or not ours to read
+    with suppress(OSError), os.fdopen(os.open(lock, flags), "rb") as file:  # it is held, gone, or not readable
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # a lock that another winlab has made meanwhile is another file
+        # a lock that another winlab has just made is a different file
         if file.read() == SIGNATURE and os.path.samestat(os.fstat(file.fileno()), lock.stat()):
             lock.unlink()
             return True
@@ -356,11 +356,11 @@ def _break_abandoned(lock: Path) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write the file atomically, readable only by its owner, who stays the same. A symbolic link stays one."""
+    """Write the file atomically, readable only by its owner, who stays the same. A symbolic link stays a link."""
     try:
         place = path.resolve()
         place.parent.mkdir(parents=True, exist_ok=True)
-        if place.exists() and not os.access(place, os.W_OK):  # the rename would replace it all the same
+        if place.exists() and not os.access(place, os.W_OK):  # the rename would still replace it
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
         write_atomic(place, text, mode=0o600, durable=True, keep_owner=True)
     except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
@@ -370,7 +370,7 @@ def _write(path: Path, text: str) -> None:
 def _is_file(path: Path) -> bool:
     """Whether there is a regular file.
 
-    :raises AccessError: it can't be looked at.
+    :raises AccessError: it can't be accessed.
     """
     try:
         return path.is_file()

@@ -24,7 +24,7 @@ CURE = "Check that the controllers run: 'winlab status'."
 DAMAGED = "Is the disk failing? 'winlab repair' fetches this program again."
 
 
-# What kubectl says if the API server, or etcd behind it, did not complete a request in time, or was starting again
+# What kubectl says if the API server, or etcd behind it, did not complete a request in time, or was restarting
 BUSY = re.compile(
     r"\((Timeout|ServiceUnavailable|TooManyRequests|InternalError)\)|context deadline exceeded|Client\.Timeout"
     r"|did not end|etcdserver: |connection refused|connection reset|TLS handshake timeout|i/o timeout|unexpected EOF"
@@ -33,7 +33,7 @@ BUSY = re.compile(
 
 
 def is_busy(error: ClusterError) -> bool:
-    """Whether a request failed since the API server was busy or starting, so that the same request may succeed."""
+    """Whether a request failed because the API server was busy or starting, so that the same request may succeed."""
     return BUSY.search(f"{error.what} {error.why}") is not None
 
 
@@ -63,7 +63,7 @@ class Kubectl:
         return [self.program, f"--kubeconfig={self.kubeconfig}", *words]
 
     def run(self, *words: str, stdin: str | None = None, limit: float = LIMIT) -> str:
-        """Run kubectl; what it printed.
+        """Run kubectl; returns its output.
 
         :raises ClusterError: it failed, can't be run, or did not end within twice *limit*.
         """
@@ -87,7 +87,7 @@ class Kubectl:
             raise ClusterError(f"'kubectl {' '.join(words[:3])}' printed too much.", why=error.what) from error
 
     def watch(self, words: Sequence[str], *, stdin: str | None = None, timeout: float) -> str:
-        """Run kubectl with these words, without a limit for requests; what it printed.
+        """Run kubectl with these words, without a limit for requests; returns its output.
 
         :param timeout: seconds after which it is ended.
         :raises CommandError: it failed.
@@ -148,7 +148,7 @@ class Kubectl:
         return True
 
     def delete(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Delete objects, the last one first; what is not there is no error.
+        """Delete objects, the last one first; a missing one is not an error.
 
         :raises ClusterError: the API server refuses.
         """
@@ -197,10 +197,10 @@ def _read(text: str, words: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """What is done in here reads documents that a cluster made elsewhere sent, which may hold anything.
+    """Wraps code that reads documents from an external cluster, which may contain anything.
 
     :param what: what they are, for the message.
-    :raises ClusterError: they are not made as Kubernetes makes them.
+    :raises ClusterError: they don't have the shape that Kubernetes gives them.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What is taken from a kubeconfig that somebody else wrote: certificates and keys as text, and nothing that acts.
+"""What is taken from a kubeconfig that someone else wrote: certificates and keys as text, and nothing that acts.
 
 A kubeconfig can name programs that kubectl runs (``exec``), files that it sends to the server (``tokenFile``), a proxy,
 and a server that is not verified. Fields: kubernetes.io/docs/reference/config-api/kubeconfig.v1.
@@ -44,7 +44,7 @@ class Identity(NamedTuple):
 
 
 def identity(admin: str, node: str) -> Identity:
-    """What a controller's admin.conf tells. Its server's address is not taken.
+    """What a controller's admin.conf contains. Its server's address is not used.
 
     :param node: the controller, for errors.
     :raises GuestError: it has anything that kubeadm does not write.
@@ -70,11 +70,11 @@ def identity(admin: str, node: str) -> Identity:
 
 
 def harmless(own: str, lab: str) -> str:
-    """A lab's kubeconfig, unless it has something that acts; then it does not belong into the user's file.
+    """A lab's kubeconfig, unless it has something that acts, which does not belong in the user's file.
 
-    That is so for a cluster made elsewhere, whose kubeconfig is the user's own and may have all that.
+    The kubeconfig of an external cluster is the user's own and may have all that.
 
-    :raises UsageError: it has.
+    :raises UsageError: it has something that acts.
     """
     try:
         whole = _mapping(documents.from_yaml(own), TOP, "it")

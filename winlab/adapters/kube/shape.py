@@ -1,5 +1,5 @@
-"""What an API server sends is compared with Kubernetes' own types before anybody reads it: a cluster made elsewhere may
-send anything. Only the fields that winlab reads are compared; everything else is left as it is.
+"""Compares what an API server sends with Kubernetes' own types before anything reads it: an external cluster may send
+anything. Only the fields that winlab reads are compared; the rest is left unchanged.
 
 Types: https://kubernetes.io/docs/reference/kubernetes-api/ (ObjectMeta, Node, Pod, Event).
 """
@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 
 class _Part(BaseModel):
-    """Some fields of a type. Those that are optional are left out where they are empty, never null."""
+    """Some fields of a type. Optional fields are left out if they are empty, and are never null."""
 
     model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
 
@@ -91,9 +91,9 @@ RESOURCES = {"node": "Node", "nodes": "Node", "pod": "Pod", "pods": "Pod", "even
 def check(answer: Any, asked: str, *, many: bool) -> dict[str, Any]:
     """The answer of ``kubectl get``, if it has the shape of what was asked for.
 
-    :param asked: the resources, as kubectl was told: ``nodes``, or several: ``pods,services``.
+    :param asked: the resources, as given to kubectl: ``nodes``, or several: ``pods,services``.
     :param many: a list was asked for.
-    :raises ValueError: it has not; the text says where.
+    :raises ValueError: it does not; the text says where.
     """
     if not isinstance(answer, dict):
         raise ValueError(f"It is a {type(answer).__name__}.")

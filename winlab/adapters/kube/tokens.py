@@ -51,7 +51,7 @@ def revoke(kubectl: Kubectl, token: str) -> None:
 
 @contextmanager
 def lent(kubectl: Kubectl, ttl: float = TTL) -> Iterator[str]:
-    """A token for the length of a with-block; deleted afterwards, whatever happened.
+    """A token for the length of a with-block; always deleted afterwards.
 
     :param ttl: seconds until it expires, if winlab can't delete it.
     :raises ClusterError: the API server refuses it.

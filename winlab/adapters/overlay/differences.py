@@ -1,7 +1,7 @@
-"""What of a lab's network is not as it should be, row by row, and the change that mends just that.
+"""How a lab's network differs from its plan, row by row, and the change that repairs exactly that.
 
-Rows are matched by what identifies them in their table, so that a changed column is told as such. A row that nobody
-of winlab tagged is foreign: it is told, and left alone.
+Rows are matched by what identifies them in their table, so that a changed column is reported as such. A row without
+winlab's tag is reported and left alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ OWNED = ("ports", "nat", "policies", "static_routes", "gateway_chassis", "health
 class Difference:
     """A row or a column that is not as planned.
 
-    ``expected`` is empty for a row that should not be there, ``actual`` for one that is missing. A foreign row was made
-    by somebody else.
+    ``expected`` is empty for a row that should not be there, ``actual`` for one that is missing. A row that winlab did
+    not make is ``foreign``.
     """
 
     what: str
@@ -89,7 +89,7 @@ def _differences(wanted: Iterable[Any], there: Iterable[Any]) -> Iterator[Differ
 
 
 def planned(value: Any) -> Any:
-    """A value of the database without what no plan decides: who made the lab."""
+    """A database value without the part that no plan decides: who made the lab."""
     return {key: one for key, one in value.items() if key != tags.KEY_UID} if isinstance(value, dict) else value
 
 
@@ -100,7 +100,7 @@ def name(row: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value, wanted or of the database, as text. The database does not tell one value from a set of one."""
+    """A value, wanted or of the database, as text. The database does not distinguish one value from a set of one."""
     if isinstance(value, Row) or hasattr(value, "_table"):
         return name(value)
     if isinstance(value, dict):

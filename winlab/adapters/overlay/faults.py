@@ -1,6 +1,6 @@
-"""Faults on purpose among a lab's rows: rules of its logical switch, which say in external_ids what they are.
+"""Faults on purpose among a lab's rows: rules of its logical switch, which external_ids identify.
 
-They belong to the switch, and go with it when the lab is destroyed. OVN's meters drop what is above a rate on both
+They belong to the switch and are removed with it when the lab goes. OVN's meters drop what is above a rate on both
 datapaths. Source: ovn-nb(5), tables ACL and QoS.
 """
 
@@ -17,7 +17,7 @@ from winlab.design.plan import tags
 
 KEY_ID, KEY_RECORD = "winlab-fault", "winlab-fault-record"  # in external_ids
 COLUMNS = {"ACL": "acls", "QoS": "qos_rules"}  # of a switch, by the table whose rows they name
-FIRST = 32000  # the priority of what drops packets: before rules that somebody else may have added
+FIRST = 32000  # the priority of what drops packets: before rules that a user may have added
 
 
 def rows(rules: Sequence[SwitchRule], ids: dict[str, str]) -> list[Row]:
@@ -46,7 +46,7 @@ def there(api: Any, lab: str) -> list[tuple[Any, str, Any]]:
 
 
 def records(api: Any, lab: str) -> list[str]:
-    """What the rows say of themselves, once for each fault."""
+    """What the rows say about themselves, once for each fault."""
     return sorted({row.external_ids.get(KEY_RECORD, "") for _, _, row in there(api, lab)})
 
 
@@ -60,7 +60,7 @@ def insert(txn: Any, api: Any, switch: Any, made: Sequence[Row]) -> None:
 
 
 class Put(command.BaseCommand):  # type: ignore[misc]
-    """Set a fault's rows, instead of those that it has; one transaction. No rules: it is removed.
+    """Replace a fault's rows, in one transaction. No rules: the fault is removed.
 
     The result is whether the lab has a switch.
     """

@@ -23,8 +23,8 @@ from winlab.design.render.topology import Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
 TIMEOUT = 20  # seconds for one transaction
-POLL = 0.1  # seconds between two looks at a sequence number
-ASK = 2.0  # seconds before the southbound database is asked, and between two questions
+POLL = 0.1  # seconds between two reads of a sequence number
+ASK = 2.0  # seconds before the southbound database is queried, and between two queries
 
 
 class Northbound:
@@ -53,7 +53,7 @@ class Northbound:
         return all(one.foreign for one in self.differences(topology))
 
     def differences(self, topology: Topology) -> list[Difference]:
-        """What of the lab's network is not as :meth:`apply` would write it."""
+        """How the lab's network differs from what :meth:`apply` would write."""
         return differences.of(rows.of(topology), *writes.there(self._api, topology))
 
     def ports_up(self, lab: str) -> dict[str, bool]:
@@ -70,8 +70,8 @@ class Northbound:
         """Wait until northd and the controllers have processed everything written so far, as ``--wait=hv`` does.
 
         :param chassis: the one that counts, by its name, if this account may ask the southbound database: another
-            hypervisor may be switched off. Otherwise all count.
-        :raises HostError: they have not within that time.
+            hypervisor may be off. Otherwise all count.
+        :raises HostError: they have not, within that time.
         """
         number = self._execute(writes.Count(self._api))
         end, ask = time.monotonic() + seconds, time.monotonic() + ASK
@@ -108,7 +108,7 @@ class Northbound:
     def described(self, lab: str) -> dict[str, list[dict[str, Any]]]:
         """All rows of a lab and of the host with every column, by table; references are UUIDs.
 
-        Also the database's sequence numbers, which tell whether the daemons follow it.
+        Also the database's sequence numbers, which show whether the daemons follow it.
         """
         made: dict[str, list[dict[str, Any]]] = {}
         for name, table in sorted(self._api.tables.items()):
@@ -122,7 +122,7 @@ class Northbound:
         return made
 
     def apply(self, topology: Topology) -> None:
-        """Make the lab's network, or what differs of it: machines use the rest meanwhile. Foreign rows stay.
+        """Make the lab's network, or change what differs: machines keep using the rest. Rows of others stay.
 
         :raises ConflictError: another lab has one of its external addresses.
         :raises HostError: the host has no external switch, because it was not set up.
@@ -131,7 +131,7 @@ class Northbound:
         try:
             self._execute(writes.Apply(self._api, topology))
         except HostError as error:
-            # another lab took a block meanwhile; the database refuses a second port with the name of its claim
+            # another lab has just taken a block; the database refuses a second port with the name of its claim
             if claim := next((name for name in topology.claims if f"({name})" in error.why), None):
                 raise _taken(topology, *(self.holder(topology) or ("another one", claim))) from error
             raise
@@ -171,7 +171,7 @@ class Northbound:
         self._execute(writes.PodRoutes(self._api, lab, routes))
 
     def fault_records(self, lab: str) -> list[str]:
-        """What the lab's faults on purpose say of themselves, one text each."""
+        """What the lab's faults on purpose say about themselves, one text each."""
         return faults.records(self._api, lab)
 
     def put_fault(self, lab: str, fault: str, record: str, rules: Sequence[SwitchRule]) -> bool:
@@ -183,7 +183,7 @@ class Northbound:
         return cast(bool, self._execute(faults.Put(self._api, lab, fault, record, rules)))
 
     def remove(self, lab: str) -> bool:
-        """Remove all rows of the lab; whether there were any."""
+        """Remove all rows of the lab; returns whether there were any."""
         return cast(bool, self._execute(writes.Remove(self._api, lab)))
 
     def _execute(self, write: command.BaseCommand) -> Any:

@@ -1,4 +1,4 @@
-"""A lab's rows of OVN's northbound database as they should be: to be written, and compared with those that are there.
+"""A lab's rows of OVN's northbound database as they should be: to write, and to compare with the existing ones.
 
 Source: ovn-nb(5) for tables and columns.
 """
@@ -89,7 +89,7 @@ def _port(port: SwitchPort, dhcp: Row) -> Row:
 
 
 def _claim(name: str, ids: dict[str, str]) -> Row:
-    """A port that nothing is plugged into: its name is what counts."""
+    """A port with nothing attached: only its name counts."""
     nothing = {"addresses": [], "port_security": [], "type": "", "options": {}, "dhcpv4_options": []}
     return Row("Logical_Switch_Port", {"name": name, **nothing, "enabled": [False], "external_ids": ids})
 

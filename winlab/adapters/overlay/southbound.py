@@ -1,7 +1,7 @@
 """What only OVN's southbound database says: how far each hypervisor's controller has followed.
 
-The northbound database's ``hv_cfg`` is the least of all chassis, also of one that is switched off.
-Source: ovn-sb(5), Chassis_Private.
+The northbound database's ``hv_cfg`` is the lowest of all chassis, including those that are off. Source: ovn-sb(5),
+Chassis_Private.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The changes of OVN's northbound database, each one transaction: all or nothing. And the rows of a lab that are there.
+"""The changes to OVN's northbound database, each one transaction: all or nothing. Also, the existing rows of a lab.
 
 Source: ovn-nb(5). Rows of root tables (switches, routers, DHCP options, DNS) are deleted by tag, together with the rows
 that belong to them.
@@ -41,10 +41,10 @@ class _Write(command.BaseCommand):  # type: ignore[misc]
 
 
 class Apply(_Write):
-    """Make a lab's rows the wanted ones: change what differs; one transaction.
+    """Make a lab's rows match the wanted ones by changing what differs; one transaction.
 
-    A switch or router that is deleted and made anew takes the connections of running guests with it: OVN knows it by
-    its row. Routes to pod networks, faults on purpose, and rows that nobody of winlab tagged stay.
+    Deleting a switch or router and making it again would break the connections of running guests: OVN identifies it by
+    its row. Routes to pod networks, faults on purpose, and rows without winlab's tag stay.
     """
 
     def __init__(self, api: Any, topology: Topology) -> None:
@@ -56,7 +56,7 @@ class Apply(_Write):
         wanted = rows.of(self.topology)
         roots, ports = there(self.api, self.topology)
         matched = differences.match(wanted.roots, roots)
-        self._made = dict(matched.pairs)  # others refer to these; a transaction that met another one is tried again
+        self._made = dict(matched.pairs)  # others refer to these; after a conflict, the transaction is retried
         for row in matched.missing:
             new = self.insert(txn, row)
             if row.table == "Logical_Switch":
@@ -78,7 +78,7 @@ class Apply(_Write):
                 route.external_ids = ids
 
     def _align(self, txn: Any, row: Row, real: Any) -> None:
-        """Make a row of the database the wanted one, with the rows that belong to it."""
+        """Make a row of the database match the wanted one, with the rows that belong to it."""
         for column, value in row.columns.items():
             if column not in differences.OWNED:
                 self._set(real, column, self._value(txn, value))
@@ -93,7 +93,7 @@ class Apply(_Write):
                     real.delvalue(column, there)
 
     def _set(self, real: Any, column: str, value: Any) -> None:
-        """Set a column if that changes it. Of two rows with the same name a reference means one of them."""
+        """Set a column if that changes it. If two rows have the same name, a reference means one of them."""
         there = getattr(real, column)
         if isinstance(value, list) and any(hasattr(one, "uuid") for one in value):
             same = {one.uuid for one in value} == {one.uuid for one in _listed(there)}
@@ -189,7 +189,7 @@ def there(api: Any, topology: Topology) -> tuple[list[Any], list[Any]]:
 
 
 def _listed(value: Any) -> list[Any]:
-    """The values of a column: the database does not tell one from a set of one."""
+    """The values of a column: the database does not distinguish one value from a set of one."""
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 

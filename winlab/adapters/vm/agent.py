@@ -1,6 +1,6 @@
-"""QEMU's guest agent: commands in a guest that nobody reaches by the network, for evidence only.
+"""QEMU's guest agent: commands in a guest that can't be reached over the network, for evidence only.
 
-What it answers comes from the guest, and is believed no more than anything else of it. Sources: QEMU's "QEMU Guest
+Its answers come from the guest, and are trusted no more than anything else from there. Sources: QEMU's "QEMU Guest
 Agent Protocol Reference" (guest-ping, guest-exec, guest-exec-status); libvirt's virDomainQemuAgentCommand.
 """
 
@@ -20,7 +20,7 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import find
 from winlab.errors import GuestError, UnreachableError
 
-ANSWER = 5  # seconds for the answer to one question
+ANSWER = 5  # seconds for the answer to one request
 LIMIT = 60.0  # seconds for a command
 POLL = 0.5  # seconds
 OUTPUT = 8 << 20  # bytes of one stream; libvirt itself refuses an answer of more than 10 MiB
@@ -38,9 +38,9 @@ def answers(conn: Connection, name: str) -> bool:
 def execute(
     conn: Connection, name: str, words: Sequence[str], stdin: bytes = b"", limit: float = LIMIT
 ) -> tuple[int, bytes, bytes]:
-    """Run a program in the guest, as its agent's user; its exit code, output and errors.
+    """Run a program in the guest, as its agent's user; returns its exit code, output and errors.
 
-    :param limit: seconds after which nobody waits for it any more; it goes on in the guest.
+    :param limit: seconds after which the wait ends; the program keeps running in the guest.
     :raises UnreachableError: the agent does not answer.
     :raises GuestError: it refuses, answers nonsense, or the program does not end in time.
     """
@@ -56,7 +56,7 @@ def execute(
         if not isinstance(status, dict):
             break
         if status.get("exited") is True:
-            # a program that an exception or a signal ended has no code
+            # a program that an exception or a signal ended has no exit code
             code = status.get("exitcode", -1)
             return (code if type(code) is int else -1), _output(status, "out-data"), _output(status, "err-data")
         time.sleep(POLL)

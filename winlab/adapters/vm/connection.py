@@ -12,8 +12,8 @@ from winlab import settings, stopping
 from winlab.errors import AccessError, HostError, WinlabError
 
 Connection: TypeAlias = libvirt.virConnect
-# Seconds for opening a connection. An open one has no keepalive: libvirtd would answer none while five of its questions
-# take long (max_client_requests), and after 30 s of that, or of a winlab that was stopped by Ctrl-Z, it would close it.
+# Seconds for opening a connection. An open one has no keepalive: libvirtd answers none while five requests take
+# long (max_client_requests). After 30 s of that, or of a winlab stopped by Ctrl-Z, it would close the connection.
 OPENING = 60.0
 
 
@@ -94,7 +94,7 @@ def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Turn libvirt's errors in the block into a :class:`HostError`; also a decorator for functions that only ask it."""
+    """Turn libvirt's errors in the block into a :class:`HostError`; also a decorator for mere queries."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -106,7 +106,7 @@ def answering() -> Iterator[None]:
 
 
 def _lost(error: libvirt.libvirtError) -> HostError | None:
-    """The error for a connection that ended, as when libvirt was restarted; None: it was something else."""
+    """The error for a connection that ended, as when libvirt was restarted; None: the error has another cause."""
     if error.get_error_domain() != libvirt.VIR_FROM_RPC:
         return None
     return HostError(

@@ -62,7 +62,7 @@ def join(conn: libvirt.virConnect, name: str) -> None:
                     break
                 os.write(sys.stdout.fileno(), heard)
     finally:
-        # The terminal is as it was by now: libvirtd may not answer, and Ctrl-C must end that. The stream ended if the
+        # The terminal is restored by now: libvirtd may not answer, and Ctrl-C must end that. The stream ended if the
         # domain did
         with suppress(libvirt.libvirtError):
             stream.abort()

@@ -1,9 +1,9 @@
-"""What a machine's kernel told when it gave up: a bugcheck's code and arguments, which Windows hands to QEMU.
+"""What a machine's kernel reported when it crashed: a bugcheck's code and arguments, which Windows passes to QEMU.
 
 With the panic device ``hyperv`` Windows writes them into the registers HV_X64_MSR_CRASH_P0 to P4 (Microsoft,
 "Hypervisor Top Level Functional Specification", partition crash enlightenment), and QEMU stops the machine. libvirt
-passes on that it crashed, not with which code; QEMU keeps the code in its processors' property
-``crash-information`` (target/i386/cpu-sysemu.c). A device ``isa`` (pvpanic) tells no code.
+reports the crash, but not its code; QEMU keeps the code in its processors' property ``crash-information``
+(target/i386/cpu-sysemu.c). A device ``isa`` (pvpanic) reports no code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST = 1 << 16  # bytes of an answer that are read
 
 @dataclass(frozen=True)
 class Crash:
-    """A kernel that gave up. ``code`` is None if the machine could not tell it."""
+    """A kernel that crashed. ``code`` is None if the machine could not report it."""
 
     code: int | None = None
     arguments: tuple[int, ...] = ()
@@ -33,15 +33,15 @@ class Crash:
 
 @answering()
 def read(conn: Connection, name: str) -> Crash | None:
-    """What the kernel of a crashed machine told; None if the machine is not in that state."""
+    """What the kernel of a crashed machine reported; None if the machine is not in that state."""
     domain = find(conn, name)
     if domain is None or domain.state()[0] != libvirt.VIR_DOMAIN_CRASHED:
         return None
-    with suppress(libvirt.libvirtError, ValueError):  # then it has no code to tell
+    with suppress(libvirt.libvirtError, ValueError):  # then there is no code to report
         processors = _ask(domain, "query-cpus-fast")
         for processor in processors if isinstance(processors, list) else []:
             path = processor.get("qom-path") if isinstance(processor, dict) else None
-            with suppress(libvirt.libvirtError):  # it is not the one that told
+            with suppress(libvirt.libvirtError):  # this processor did not report the crash
                 told = _ask(domain, "qom-get", path=path, property="crash-information")
                 if (crash := _crash(told)) is not None:
                     return crash

@@ -10,20 +10,20 @@ from winlab.adapters.vm.domains import find
 
 @answering()
 def persistent(conn: libvirt.virConnect, name: str) -> str | None:
-    """The XML with which the domain is started next; None if there is no such domain."""
+    """The XML for the domain's next start; None if there is no such domain."""
     domain = find(conn, name)
     return None if domain is None else str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
 
 
 @answering()
 def running(conn: libvirt.virConnect, name: str) -> str | None:
-    """The XML of the domain as it runs; None if it does not."""
+    """The XML of the running domain; None if it does not run."""
     domain = find(conn, name)
     return None if domain is None or not domain.isActive() else str(domain.XMLDesc(0))
 
 
 def change(conn: libvirt.virConnect, name: str, xml: str) -> None:
-    """Define a domain anew, for its next start; a running one goes on as it is.
+    """Redefine a domain for its next start; a running one does not change.
 
     The password of its screen is kept: libvirt shows it only when asked.
     """

@@ -29,8 +29,8 @@ STATES = {
     libvirt.VIR_DOMAIN_PMSUSPENDED: "asleep",
 }
 OFF = ("off",)
-CRASHED = "crashed"  # its kernel gave up, and told so; its memory and its screen stay as they are
-PAUSED = ("paused", "suspended")  # states in which a resume has the guest go on
+CRASHED = "crashed"  # its kernel crashed and reported that; its memory and its screen do not change
+PAUSED = ("paused", "suspended")  # states that a resume ends
 
 KEY_ENTER = 28  # linux/input-event-codes.h
 
@@ -50,7 +50,7 @@ class Machine:
 
 
 def order(machine: Machine) -> tuple[str, bool, str, str]:
-    """What lists of machines are sorted by."""
+    """The sort key for lists of machines."""
     return machine.tag.lab, not machine.tag.is_member, machine.tag.role, machine.tag.node
 
 
@@ -131,7 +131,7 @@ def state(conn: libvirt.virConnect, name: str) -> str:
 
 
 def _state(domain: libvirt.virDomain) -> str:
-    """The state in a word. One that somebody suspended is told from one that QEMU paused itself."""
+    """The state in a word. It distinguishes a domain that a user suspended from one that QEMU paused itself."""
     code, reason = domain.state()
     if (code, reason) == (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_USER):
         return "suspended"
@@ -140,7 +140,7 @@ def _state(domain: libvirt.virDomain) -> str:
 
 @answering()
 def disk_trouble(conn: libvirt.virConnect, name: str) -> Literal["full", "failed"] | None:
-    """Why QEMU paused the domain, if a disk is the cause: no space was left for it, or it can't be read or written."""
+    """Why QEMU paused the domain, if a disk is the cause: there was no space left, or it can't be read or written."""
     domain = find(conn, name)
     if domain is None or domain.state() != [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]:
         return None
@@ -160,7 +160,7 @@ def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
 
 @answering()
 def ended_in_order(conn: libvirt.virConnect, name: str) -> bool:
-    """Whether the domain is off, and neither its power nor its process was cut: it shut down, or was saved to a file.
+    """Whether the domain is off without a cut of its power or process: it shut down, or was saved to a file.
 
     libvirt remembers a shutdown until it restarts itself.
     """
@@ -248,7 +248,7 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
 
 
 def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
-    """Define the domain, as this user's, and start it; one that is paused is resumed. Safe to repeat."""
+    """Define the domain as this user's, and start it; one that is paused is resumed. Safe to repeat."""
     with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         if find(conn, name) is None:
             conn.defineXML(tags.new(xml, account.uid()))
@@ -256,7 +256,7 @@ def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
 
 
 def start(conn: libvirt.virConnect, name: str) -> None:
-    """Start the domain; one that is paused is resumed, one that crashed is started anew. Safe to repeat."""
+    """Start the domain; one that is paused is resumed, one that crashed is started again. Safe to repeat."""
     domain = get(conn, name)
     with explained(
         f"The domain '{name}' can't be started.",
@@ -279,7 +279,7 @@ def suspend(conn: libvirt.virConnect, name: str) -> None:
 
 
 def press_power(conn: libvirt.virConnect, name: str) -> None:
-    """Press the power button (ACPI). The guest decides what it does then; nothing happens if it is off by now."""
+    """Press the power button (ACPI). The guest decides what to do; nothing happens if it is already off."""
     domain = get(conn, name)
     with explained(f"The power button of '{name}' can't be pressed."):
         if domain.isActive():
@@ -295,7 +295,7 @@ def cut_power(conn: libvirt.virConnect, name: str) -> None:
 
 
 def set_autostart(conn: libvirt.virConnect, name: str, *, wanted: bool) -> bool:
-    """Have libvirt start the domain when libvirt itself starts with the host, or not; whether that changed."""
+    """Set whether libvirt starts the domain when it starts with the host; returns whether that changed."""
     domain = get(conn, name)
     with explained(f"Whether '{name}' starts with the host can't be changed."):
         if bool(domain.autostart()) == wanted:
@@ -311,7 +311,7 @@ def memory_mib(conn: libvirt.virConnect, name: str) -> int:
 
 
 def resume(conn: libvirt.virConnect, name: str) -> None:
-    """Have the domain go on if it is paused."""
+    """Resume the domain if it is paused."""
     domain = get(conn, name)
     with explained(f"The domain '{name}' can't be resumed.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
         if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
@@ -331,7 +331,7 @@ def sizes(conn: libvirt.virConnect, name: str, *, now: bool = False) -> tuple[in
 
 
 def resize(conn: libvirt.virConnect, name: str, cpus: int, memory_mib: int) -> None:
-    """Give the domain other sizes, from its next start on.
+    """Change the domain's sizes from its next start on.
 
     :raises NotFoundError: there is no such domain.
     """
@@ -367,14 +367,14 @@ def set_tag(conn: libvirt.virConnect, name: str, tag: Tag) -> None:
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
     made = tags.read(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
     attributes = tag.model_copy(update={"uid": made.uid if made is not None else None}).attributes
-    # libvirt itself gives the element its namespace, and refuses one that has it already
+    # libvirt itself gives the element its namespace, and refuses one that already has it
     element = etree.tostring(etree.Element(tags.ELEMENT, attrib=attributes), encoding="unicode")
     with explained(f"The tag of '{name}' can't be changed."):
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, tags.KEY, tags.XMLNS, flags)
 
 
 def remove(conn: libvirt.virConnect, name: str) -> bool:
-    """Stop the domain at once and undefine it with its NVRAM; whether it existed."""
+    """Stop the domain at once and undefine it with its NVRAM; returns whether it existed."""
     domain = find(conn, name)
     if domain is None:
         return False

@@ -19,7 +19,7 @@ KEY = "winlab-faults"  # the prefix of that namespace
 
 @answering()
 def records(conn: Connection, name: str) -> list[Any]:
-    """The records in a domain's metadata, as whoever may use libvirt wrote them."""
+    """The records in a domain's metadata, as written by anyone who may use libvirt."""
     try:
         text = get(conn, name).metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, XMLNS, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     except libvirt.libvirtError as error:
@@ -36,7 +36,7 @@ def records(conn: Connection, name: str) -> list[Any]:
 
 
 def write_records(conn: Connection, name: str, lab: str, values: Sequence[Any]) -> None:
-    """Keep these records in a domain's metadata, and no others; none: the element goes."""
+    """Keep these records in a domain's metadata, and no others; none: the element is removed."""
     text = None
     if values:
         # an element of winlab's names its lab, in every version

@@ -14,7 +14,7 @@ KEY = "winlab-first-boot"  # the prefix of the mark's namespace
 
 @answering()
 def is_marked(conn: Connection, name: str) -> bool:
-    """Whether the domain exists and its first boot was not seen to its end; False if an earlier version made it."""
+    """Whether the domain exists and winlab did not see its first boot end; False if an earlier version made it."""
     domain = find(conn, name)
     if domain is None:
         return False

@@ -1,4 +1,4 @@
-"""A hypervisor, and all of a site's: which machines there are, and where a node is."""
+"""A hypervisor, and all of a site's: which machines they have, and where a node is."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from typing import Literal
 
 from winlab.errors import WinlabError
 
-COLUMNS, ROWS = 64, 48  # the points of a screen that are compared
+COLUMNS, ROWS = 64, 48  # the pixels of a screen that are compared
 SHADES = 8  # that are distinguished
-MOVED = 0.02  # of the points must differ: a cursor or a spinner alone is not progress
-WIDEST = 1280  # of a small picture; only every second point of a larger screen is taken
+MOVED = 0.02  # of the pixels must differ: a cursor or a spinner alone is not progress
+WIDEST = 1280  # of a small picture; only every second pixel of a larger screen is used
 ALTERED = 0.0005  # of a small picture: a line of text is more, a cursor or a spinner less
 QUARTER, HALF, SHADE, LEFT = (
     bytes(value // 4 for value in range(256)),
@@ -25,7 +25,7 @@ QUARTER, HALF, SHADE, LEFT = (
 
 @dataclass(frozen=True)
 class Picture:
-    """A screen in sixteen shades of grey, two points in a byte; each row begins a new byte."""
+    """A screen in sixteen shades of gray, two pixels in a byte; each row begins a new byte."""
 
     width: int
     height: int
@@ -53,9 +53,9 @@ class Picture:
 def converted(image: bytes, to: Literal["PNG", "PPM"]) -> bytes:
     """A screen in another format. libvirt gives a PNG from QEMU 7.1 on, a binary PPM before.
 
-    One that has the format is returned as it is.
+    One that already has the format is returned unchanged.
 
-    :raises WinlabError: it is in neither format, or can't be converted since it is damaged.
+    :raises WinlabError: it is in neither format, or can't be converted because it is damaged.
     """
     from PIL import Image
 
@@ -77,7 +77,7 @@ def reduced(ppm: bytes) -> Picture | None:
         return None
     width, height = size
     step = 2 if width > WIDEST else 1
-    begin, wide = len(ppm) - width * height * 3, width // step // 2 * 2  # two points make a byte
+    begin, wide = len(ppm) - width * height * 3, width // step // 2 * 2  # two pixels make a byte
     rows = bytearray()
     for y in range(0, height, step):
         line = ppm[begin + y * width * 3 : begin + (y + 1) * width * 3]
@@ -91,7 +91,7 @@ def reduced(ppm: bytes) -> Picture | None:
 
 
 def _size(ppm: bytes) -> tuple[int, int] | None:
-    """Width and height of a binary PPM with 8 bits that has all of its points; None for anything else."""
+    """Width and height of a binary PPM with 8 bits that has all of its pixels; None for anything else."""
     fields = ppm[:100].split(maxsplit=4)
     if len(fields) < 4 or fields[0] != b"P6" or fields[3] != b"255":
         return None
@@ -102,7 +102,7 @@ def _size(ppm: bytes) -> tuple[int, int] | None:
 
 
 def signature(ppm: bytes) -> bytes:
-    """A few thousand points of a picture (binary PPM, 8 bits), each reduced to a shade; empty for another format."""
+    """A few thousand pixels of a picture (binary PPM, 8 bits), each reduced to a shade; empty for another format."""
     size = _size(ppm)
     if size is None:
         return b""

@@ -2,7 +2,7 @@
 
 Volumes carry their owner in their names: ``<lab>.<node>.<what>``; a lab's name has no dot. Volumes that labs share are
 named ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
-its size: the marker is made last and deleted first. Whoever makes a base volume holds its claim, ``<name>.claim``.
+its size: the marker is made last and deleted first. The maker of a base volume holds its claim, ``<name>.claim``.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
-MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins another file at 2 MiB
+MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins a new file at 2 MiB
 MARKER = ".complete"
 CLAIM = ".claim"
-# seconds without growth after which nobody is writing a base volume that has no marker, and no claim from this host
+# seconds without growth after which no one is writing a base volume that has no marker, and no claim from this host
 ABANDONED = 60.0
 REFRESH_TRIES = 60
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
 def flush() -> None:
-    """Have this host write to its disk what was uploaded: libvirt itself does not (src/util/virfdstream.c)."""
+    """Make this host write uploads to its disk: libvirt itself does not (src/util/virfdstream.c)."""
     os.sync()
 
 
@@ -57,7 +57,7 @@ class StoragePool:
             ) from error
 
     def refresh(self) -> None:
-        """Have libvirt read the folder again: it does not notice new logs."""
+        """Make libvirt read the folder again: it does not notice new logs."""
         with explained(f"The storage pool '{self.pool}' can't be refreshed."):
             for attempt in range(REFRESH_TRIES):
                 try:
@@ -99,7 +99,7 @@ class StoragePool:
     def is_complete(self, name: str) -> bool:
         """Whether a base volume exists with all of its content.
 
-        After a power cut it may be shorter than its marker says. The markers of earlier versions say nothing.
+        After a power cut it may be shorter than its marker says. The markers of earlier versions don't say how long.
         """
         if not self.exists(name) or not self.exists(name + MARKER):
             return False
@@ -110,14 +110,14 @@ class StoragePool:
             return False
 
     def uploaded_digest(self, name: str) -> str:
-        """The SHA-256 of what was uploaded into a base volume, by its marker; empty if that does not say."""
+        """The SHA-256 of what was uploaded into a base volume, from its marker; empty if that does not say."""
         try:
             return str(json.loads(self.download(name + MARKER))["sha256"])
         except (ValueError, KeyError, TypeError):
             return ""
 
     def digest(self, name: str, tell: Callable[[float], None]) -> str:
-        """The SHA-256 of a volume's whole content; *tell* is called with the progress, 0 to 1.
+        """The SHA-256 of a volume's whole content; ``tell`` is called with the progress, 0 to 1.
 
         :raises WinlabError: it can't be read.
         """
@@ -149,7 +149,7 @@ class StoragePool:
         """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
 
         :param capacity_mib: at least the size of *backing*, which is also the default.
-        :raises ConflictError: *backing* was being removed meanwhile.
+        :raises ConflictError: *backing* was being removed.
         """
         capacity = (capacity_mib or 0) << 20
         xml = _volume_xml(name, "qcow2", capacity)
@@ -169,13 +169,13 @@ class StoragePool:
             )
 
     def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
-        """Delete a base volume with its marker and claim, unless somebody uses it; whether it was deleted.
+        """Delete a base volume with its marker and claim, unless it is in use; returns whether it was deleted.
 
-        :param is_used: looks whether any machine or other volume needs it.
+        :param is_used: checks whether any machine or other volume needs it.
         """
         marker = self.download(name + MARKER)
         was_complete = self.delete(name + MARKER)
-        used = True  # unless is_used ends without an error
+        used = True  # until is_used ends without an error
         try:
             used = is_used()
         finally:
@@ -192,14 +192,14 @@ class StoragePool:
 
         libvirt detects from the content whether it is qcow2 or raw.
         """
-        # made as raw: libvirt would write a qcow2 header of its own otherwise
+        # made as raw: otherwise libvirt would write its own qcow2 header
         self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
 
     def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Make a base volume, or wait for another winlab that is making it.
 
         libvirt refuses a second volume of the same name, so making the claim is the lock. A claim whose process is
-        gone counts for nothing.
+        gone does not count.
         """
         while not self.is_complete(name):
             with self._claimed(name, tell) as mine:
@@ -213,16 +213,16 @@ class StoragePool:
                     name, volume, source, lambda fraction: tell("uploading into the pool", fraction)
                 )
                 if self._claimant(name) != locks.signature():
-                    continue  # somebody deleted the claim, and may have replaced the volume
+                    continue  # someone deleted the claim, and may have replaced the volume
                 flush()  # a power cut must not leave a marker of a volume that has holes
                 self._write(name + MARKER, _marker(size, digest))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Write a base volume again whose content was lost or has changed.
 
-        Its marker says meanwhile that it is not complete, and keeps the digest.
+        Until then, its marker says that it is not complete, and keeps the digest.
 
-        A machine that runs goes on with the old file until it is started again.
+        A running machine keeps using the old file until it is started again.
 
         :param source: the same content as was uploaded first: disks are based on it.
         """
@@ -242,7 +242,7 @@ class StoragePool:
         claim, mine = name + CLAIM, locks.signature()
         if locks.is_gone(self._claimant(name)):
             self.delete(claim)
-            self.delete(name)  # half of it, perhaps: nobody else could have finished it
+            self.delete(name)  # it may be incomplete: no one else could have finished it
         try:
             with _pool_lock:
                 xml = _volume_xml(claim, "raw", len(mine))
@@ -265,11 +265,11 @@ class StoragePool:
                 self.delete(claim)
 
     def _claimant(self, name: str) -> str:
-        """Who claims a base volume (:func:`locks.signature`); empty if nobody does."""
+        """Who claims a base volume (:func:`locks.signature`); empty if no one does."""
         return self.download(name + CLAIM).decode(errors="replace").strip("\0")
 
     def _stands_still(self, name: str, tell: Callable[[str, float | None], None]) -> bool:
-        """Whether an incomplete volume does not change for so long that nobody can be writing it."""
+        """Whether an incomplete volume has not changed for so long that no one can be writing it."""
         before, since = self.allocation(name), time.monotonic()
         while time.monotonic() - since < ABANDONED:
             tell("another winlab may be uploading it", None)
@@ -279,7 +279,7 @@ class StoragePool:
         return True
 
     def is_abandoned(self, name: str) -> bool:
-        """Whether nobody is making a base volume that is incomplete. Takes some seconds without a claim."""
+        """Whether an incomplete base volume is no longer being made. Takes some seconds without a claim."""
         claimant = self._claimant(name)
         if locks.is_here(claimant):
             return locks.is_gone(claimant)
@@ -346,7 +346,7 @@ class StoragePool:
             return b""
         stream = self._conn.newStream(0)
         content = bytearray()
-        # an offset past the end, or a log that was rotated meanwhile: there is nothing to read now
+        # an offset past the end, or a log that was just rotated: there is nothing to read now
         with suppress(libvirt.libvirtError):
             volume.download(stream, offset, 0, 0)
             while len(content) < most and (chunk := stream.recv(min(CHUNK, most - len(content)))):
@@ -358,7 +358,7 @@ class StoragePool:
         return bytes(content)
 
     def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
-        """Write the whole content of a volume to a local file; *tell* is called with the progress, 0 to 1.
+        """Write the whole content of a volume to a local file; ``tell`` is called with the progress, 0 to 1.
 
         :raises WinlabError: the download failed.
         """
@@ -392,7 +392,7 @@ class StoragePool:
                 raise
 
     def delete(self, name: str) -> bool:
-        """Delete a volume; whether it existed."""
+        """Delete a volume; returns whether it existed."""
         volume = self._find(name)
         if volume is None:
             return False
@@ -431,7 +431,7 @@ def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:
 
 
 def _marker(size: int, digest: str) -> bytes:
-    """What the marker of a base volume says: how large it is once it is whole, and the SHA-256 of what was uploaded."""
+    """What the marker of a base volume says: the size of the complete volume, and the SHA-256 of what was uploaded."""
     return json.dumps({"size": size, "sha256": digest}).encode()
 
 

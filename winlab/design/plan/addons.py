@@ -13,7 +13,7 @@ from winlab.errors import UsageError
 
 
 def require_none(wanted: Collection[str]) -> None:
-    """Check that a lab which joins a cluster made elsewhere turns none on.
+    """Check that a lab which joins an external cluster turns none on.
 
     :raises UsageError: it does.
     """

@@ -13,7 +13,7 @@ NAMESPACE = uuid.UUID("6f1f6e0c-7a0e-5d0b-9c1e-3b0d6c1a57ab")  # winlab's own; a
 BLOCK = 16  # external addresses are handed out in blocks of this size; a lab's router takes the first
 DNS_ZONE = "winlab.internal"  # ICANN reserved .internal for private use
 MAC = "52:54:00"  # QEMU's range, locally administered
-OPEN_MAC = "52:54:01"  # routers of labs that may reach the host's own services: the host's firewall knows them by it
+OPEN_MAC = "52:54:01"  # routers of labs that may reach the host's own services: the host's firewall checks it
 PROBER = 9  # OVN's source address for health checks of API servers
 CONTROL_PLANE = 10  # the load balancer's, if there are several controllers
 FIRST_CONTROLLER = 11  # places of workers: winlab.design.spec.pools
@@ -86,15 +86,15 @@ def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | N
 def external_kept(
     external_cidr: str, router: str, nodes: Mapping[str, str], names: Iterable[str], chosen: int | None
 ) -> list[str] | None:
-    """The external addresses of a lab that stands: one for its router, then one for each of *names*.
+    """The external addresses of an existing lab: one for its router, then one for each of *names*.
 
     Nodes keep theirs; others take the first that are free, in the lab's block and those after it. None: the lab can't
     keep its block.
 
     :param router: the router's address.
-    :param nodes: those of the nodes that there are.
+    :param nodes: the addresses of the existing nodes.
     :param chosen: the block that the spec asks for.
-    :raises UsageError: so many addresses don't fit behind the first one.
+    :raises UsageError: that many addresses don't fit after the first one.
     """
     network, names = ipaddress.IPv4Network(external_cidr), list(names)
     if ipaddress.IPv4Address(router) not in network:

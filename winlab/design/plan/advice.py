@@ -1,4 +1,4 @@
-"""What would be better, though the plan goes. Pure."""
+"""What would be better, though the plan works. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from winlab.design.plan.model import Plan, WindowsNode
 
 
 def advice(plan: Plan) -> list[str]:
-    """Sentences for a person who makes this plan: old builds of Windows that could be updated."""
+    """Sentences for the user who makes this plan: old builds of Windows that could be updated."""
     said = (_old_build(node) for node in plan.windows_nodes() if not node.windows.updates)
     return list(dict.fromkeys(sentence for sentence in said if sentence is not None))
 
 
 def _old_build(node: WindowsNode) -> str | None:
-    """The advice about Microsoft's evaluation medium, whose build is known; of other media it is in the medium."""
+    """The advice about Microsoft's evaluation medium, whose build is known; other media contain theirs."""
     windows = node.windows
     if windows.own_medium:
         return None

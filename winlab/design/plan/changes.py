@@ -1,7 +1,7 @@
-"""What it takes to turn a standing lab into another one: two plans compared. Pure.
+"""What it takes to change an existing lab to match a new plan: compares two plans. Pure.
 
-Compared is what identifies a lab while it exists (``lasting`` of the plan's parts). Nodes are compared by name, add-ons
-by name, everything else by field. What can't be changed while the lab stands is a change, too: a refused one.
+The comparison covers what identifies a lab while it exists (``lasting`` of the plan's parts). Nodes and add-ons are
+compared by name, everything else by field. What can't be changed in an existing lab is a change, too: a refused one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ When = Literal["now", "next start", "never"]
 
 ANEW = "make another lab for it"
 AGAIN = "take the nodes away first (a count of 0), then add them again with the new value"
-# Fields of a worker that can't be changed, in words, with the reason
+# Fields of a worker that can't be changed, as text, with the reason
 OF_A_NODE: Mapping[str, tuple[str, str]] = {
     "role": ("role", "a machine is made for the cluster, or to stand beside it"),
     "image": ("system", "a machine keeps the system that was installed on it"),
@@ -29,7 +29,7 @@ OF_A_NODE: Mapping[str, tuple[str, str]] = {
     "firmware": ("firmware", "the disk is partitioned for the one that it was made with"),
     "address": ("address", "the place of its pool among the others decides it: add pools after those that there are"),
 }
-# What else of a node follows from the lab's name, from the fields above or from its lab's network
+# Properties of a node that follow from the lab's name, from the fields above or from its lab's network
 DERIVED = frozenset(
     ("name", "user", "domain", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows")
 )
@@ -76,8 +76,8 @@ class Change:
 class Changes:
     """All differences, and the parts of the plans that they are about.
 
-    ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those with other labels or taints in the
-    cluster; ``dropped`` and ``altered`` are add-ons as they were.
+    ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those whose labels or taints change in
+    the cluster; ``dropped`` and ``altered`` are add-ons as they were.
     """
 
     every: tuple[Change, ...] = ()
@@ -90,13 +90,13 @@ class Changes:
 
     @property
     def refused(self) -> tuple[Change, ...]:
-        """Those that can't be made while the lab stands."""
+        """Those that can't be made in an existing lab."""
         return tuple(change for change in self.every if change.kind == "refused")
 
 
 @dataclass
 class _Collected:
-    """Changes on their way into :class:`Changes`: the same change of two standing plans counts once."""
+    """Changes on their way into :class:`Changes`: the same change of two existing plans counts once."""
 
     rows: dict[Change, None] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ class _Collected:
 
 
 def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
-    """What turns a lab into another one of the same name.
+    """The changes that make a lab match another plan of the same name.
 
     :param standing: the plans that the lab is made from, the oldest first: one, or several while a change is under way.
     """
@@ -185,7 +185,7 @@ def _controllers(told: _Collected, old: Plan, new: Plan) -> None:
 def _fields(
     told: _Collected, old: Mapping[str, Any], new: Mapping[str, Any], names: Mapping[str, tuple[str, str]]
 ) -> bool:
-    """Tell which of these fields differ; whether one does."""
+    """Report which of these fields differ; returns whether one does."""
     differing = [name for name in names if old.get(name) != new.get(name)]
     for name in differing:
         what, why = names[name]
@@ -195,7 +195,7 @@ def _fields(
 
 
 def _keep(what: str, value: Any) -> str:
-    """How to keep a field of the spec, or else another lab."""
+    """How to keep a field of the spec, or the advice to create another lab."""
     return f"keep it with --set {what}={value}, or {ANEW}" if "." in what and value is not None else ANEW
 
 
@@ -206,9 +206,9 @@ def _decided_otherwise(told: _Collected, what: str, names: Iterable[str], old: A
 
 
 def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> bool:
-    """Tell what of a node can't be changed; whether it keeps its system, which the rest follows from.
+    """Report what can't be changed on a node; returns whether it keeps its system, which the rest follows from.
 
-    :param moved: its lab's network differs, which is told once.
+    :param moved: its lab's network differs, which is reported once.
     """
     cure = ANEW if new.role == "controller" else AGAIN
     before, after = old.lasting(), new.lasting()
@@ -234,7 +234,7 @@ def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> boo
 
 
 def _sizes(told: _Collected, old: NodePlan, new: NodePlan) -> bool:
-    """Tell which sizes of a node change; whether one does."""
+    """Report which sizes of a node change; returns whether one does."""
     if old.memory_mib != new.memory_mib:
         told.add("changed", f"node {new.name}: memory", human(old.memory_mib), human(new.memory_mib), when="next start")
     if old.cpus != new.cpus:
@@ -243,7 +243,7 @@ def _sizes(told: _Collected, old: NodePlan, new: NodePlan) -> bool:
 
 
 def _taint(told: _Collected, old: Plan, new: Plan) -> bool:
-    """Tell whether controllers leave pods to Linux workers: they do where there is one; whether that changes."""
+    """Report whether controllers leave pods to Linux workers, as they do if there is one; whether that changes."""
     before, after = (
         any(node.role == "worker" for node in plan.linux_nodes()) and not plan.joins for plan in (old, new)
     )
@@ -257,7 +257,7 @@ def _taint(told: _Collected, old: Plan, new: Plan) -> bool:
 def _addons(
     told: _Collected, standing: Sequence[Plan], wanted: Plan
 ) -> tuple[tuple[AddonPlan, ...], tuple[AddonPlan, ...]]:
-    """Tell how add-ons change; those that go and those that change, as they were, once for each standing plan."""
+    """Report how add-ons change; returns the removed and the changed ones, as they were, once per existing plan."""
     rows = {row.name: row for row in wanted.addons}
     whole = {row.name for row in standing[0].addons}
     dropped, altered = [], []

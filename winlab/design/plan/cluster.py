@@ -69,7 +69,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
 
 
 def version_note(spec: Spec, plan: Plan) -> str | None:
-    """What to say of Kubernetes' version where the spec names none and the workers need an older one; else None."""
+    """A note on Kubernetes' version if the spec names none and the workers need an older one; otherwise None."""
     if plan.kubernetes is None:
         return None
     chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, windows_releases(plan.members)
@@ -92,7 +92,7 @@ def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
 
 
 def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
-    """What workers need to know about the cluster made elsewhere that they join.
+    """What workers need to know about the external cluster that they join.
 
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """

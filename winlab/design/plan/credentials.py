@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 VALID_DAYS = 3650
-# When every certificate begins. No clock is to be trusted: the host's may have been ahead when it made the lab, and a
+# When every certificate begins. No clock can be trusted: the host's may have been ahead when it made the lab, and a
 # guest's may be behind (at first Windows assumes that the hardware clock has local time)
 VALID_FROM = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 

@@ -1,4 +1,4 @@
-"""What a plan needs to know about a cluster made elsewhere that winlab's workers join."""
+"""What a plan needs to know about an external cluster that winlab's workers join."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True)
 class ForeignCluster:
-    """What is known about a cluster made elsewhere.
+    """What is known about an external cluster.
 
-    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm continues
-    with it, whichever server it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server`` is
-    the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's CA
-    (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was found.
+    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm uses it,
+    regardless of the server that it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server``
+    is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
+    CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
+    found.
     """
 
     server: str
@@ -30,7 +31,7 @@ class ForeignCluster:
 
     @property
     def endpoint(self) -> str:
-        """Host and port of the API server as its nodes know it."""
+        """Host and port of the API server as its nodes use it."""
         return urlsplit(self.advertised).netloc
 
     @property

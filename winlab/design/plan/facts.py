@@ -14,7 +14,7 @@ HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; it has no 
 
 
 def silence(seconds: float, scale: float) -> float:
-    """How long a guest may be silent if it may be for *seconds* on hardware; grows less than times.
+    """How long a guest may be silent if it may be for *seconds* on hardware; grows more slowly than usual times.
 
     :param scale: how much slower than on hardware it runs.
     """

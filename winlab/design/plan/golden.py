@@ -71,7 +71,7 @@ def told(node: WindowsNode, stock: Stock) -> dict[str, Any]:
 
 
 def files(windows: WindowsPlan) -> Iterator[tuple[str, str]]:
-    """The files that go into the image, by what they are, each with its SHA-256; without a template's text."""
+    """The files that go into the image, by their purpose, each with its SHA-256; without a template's text."""
     for name, sha256 in (("drivers", windows.drivers), ("OpenSSH", windows.openssh)):
         if sha256 is not None:
             yield name, sha256
@@ -136,7 +136,7 @@ def _lab(release: str, key_: str, others: set[str]) -> str:
 
 
 def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
-    """External addresses for a builder's router and machine. Several names may lead to the same block."""
+    """External addresses for a builder's router and machine. Several names may map to the same block."""
     for number in range(1, 100):
         name = lab if number == 1 else f"{lab}-{number}"
         block = addresses.external_block(plan.site.external_cidr, name, 2, None)
@@ -152,7 +152,7 @@ def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:
 def elsewhere(plan: Plan, builder: Plan) -> Iterator[Plan]:
     """A builder of *plan* with its external addresses, then with those of each further block that *plan* leaves free.
 
-    A lab chooses its block by ``network.floating_block``; for a builder nobody can.
+    A lab chooses its block by ``network.floating_block``; for a builder, no one can.
     """
     yield builder
     cidr = plan.site.external_cidr

@@ -1,6 +1,6 @@
-"""The identity that a lab keeps from another one, its origin: what the guests of a running copy know about themselves.
+"""The identity that a lab keeps from another one, its origin: what a running copy's guests believe about themselves.
 
-A copy of a running lab wakes up with the MACs, addresses, names and certificates of its origin. Its domains, ports and
+A copy of a running lab resumes with the MACs, addresses, names and certificates of its origin. Its domains, ports and
 external addresses are its own. Pure.
 """
 
@@ -29,7 +29,7 @@ class Kept(BaseModel):
     """What a lab keeps from its origin: its inner network, its DNS zone, and the names in its certificates.
 
     The origin's plan makes it (:meth:`winlab.design.plan.model.Plan.as_kept`). ``names`` are those in the API server's
-    certificate. Nodes that the origin does not have get an identity of the lab's own.
+    certificate. Nodes that the origin does not have get an identity from the lab itself.
     """
 
     model_config = ConfigDict(frozen=True)

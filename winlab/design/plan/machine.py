@@ -1,4 +1,4 @@
-"""What Linux and Windows nodes have alike. Pure."""
+"""What Linux and Windows nodes have in common. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from winlab.design.plan.stock import Stock
 class Place:
     """Where a node is: its lab, its name, its inner address, and the one by which the host reaches it.
 
-    ``kept`` is what the node keeps from another lab's, if it does; ``address`` is the same then.
+    ``kept`` is what the node keeps from another lab's, if anything; ``address`` is then the same.
     """
 
     lab: str

@@ -77,9 +77,9 @@ def make(
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
     :param stock: what is available for this spec (:func:`winlab.supply.images.stock.take`).
-    :param foreign: a cluster made elsewhere that the workers are to join; the lab has no controllers then.
+    :param foreign: an external cluster that the workers are to join; the lab then has no controllers.
     :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses.
-    :param kept: the identity that it keeps from another lab; by default what the standing one keeps.
+    :param kept: the identity that it keeps from another lab; by default what the existing lab keeps.
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     """
     check_lab_name(lab)

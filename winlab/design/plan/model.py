@@ -29,7 +29,7 @@ class _Model(BaseModel):
 
 
 class VolumePlan(_Model):
-    """A storage volume. ``backing`` is the volume under it; ``capacity_mib`` is None if the content decides."""
+    """A storage volume. ``backing`` is the volume below it; ``capacity_mib`` is None if the content decides."""
 
     name: str
     role: Literal["disk", "seed", "answer", "media", "base"]
@@ -93,7 +93,7 @@ class _Node(_Model):
     """What all machines have.
 
     ``port`` is the UUID of the port in OVN, ``address`` the inner address, and ``floating`` the one by which the host
-    reaches the machine. ``pool`` is empty for controllers. A ``machine`` stands beside the cluster.
+    reaches the machine. ``pool`` is empty for controllers. A ``machine`` is beside the cluster.
     """
 
     name: str
@@ -118,7 +118,7 @@ class _Node(_Model):
 
     @property
     def is_member(self) -> bool:
-        """Whether it is a node of the cluster; else it stands beside it."""
+        """Whether it is a node of the cluster; otherwise it is beside the cluster."""
         return self.role != "machine"
 
     def has(self, role: str) -> bool:
@@ -247,7 +247,7 @@ class ClusterPlan(_Model):
 
     @property
     def made(self) -> bool:
-        """Whether it is the lab's own; False: its nodes join a cluster made elsewhere."""
+        """Whether it is the lab's own; False: its nodes join an external cluster."""
         return bool(self.names)
 
     @property
@@ -256,7 +256,7 @@ class ClusterPlan(_Model):
         return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the cluster while it exists; of a checkout only whether there is one."""
+        """What identifies the cluster while it exists; for a checkout, only whether there is one."""
         return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
@@ -283,7 +283,7 @@ class NetworkPlan(_Model):
     reach: Literal["internet", "labs", "all"] = "internet"
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the network while its lab stands. The usual reach is left out: older labs have none."""
+        """What identifies the network while its lab exists. The default reach is left out: older labs have none."""
         usual = {"reach"} if self.reach == "internet" else set()
         return self.model_dump(mode="json", exclude={"resolvers", *usual})
 
@@ -291,7 +291,7 @@ class NetworkPlan(_Model):
 class Plan(_Model):
     """A whole lab.
 
-    ``kubernetes`` is its cluster; None: it has none, and all of its machines stand by themselves. ``builders`` are the
+    ``kubernetes`` is its cluster; None: it has none, and all of its machines are standalone. ``builders`` are the
     labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is the key of its image.
     ``kept`` is the identity that the lab keeps from another one.
     """
@@ -312,7 +312,7 @@ class Plan(_Model):
     def digest(self) -> str:
         """Identifies the lab: 16 hex digits of the SHA-256 over what lasts while it exists.
 
-        So ``create`` can continue a lab with a newer winlab and newer images, a moved cache or a renamed medium.
+        This lets ``create`` resume a lab with a newer winlab and newer images, a moved cache or a renamed medium.
         The host's abilities (checked at every boot) and resolvers don't count either.
         """
         lasting = {
@@ -364,7 +364,7 @@ class Plan(_Model):
 
     @property
     def joins(self) -> bool:
-        """Whether the lab's nodes join a cluster made elsewhere."""
+        """Whether the lab's nodes join an external cluster."""
         return self.kubernetes is not None and not self.kubernetes.made
 
     @property
@@ -374,7 +374,7 @@ class Plan(_Model):
 
     @property
     def beside(self) -> tuple[NodePlan, ...]:
-        """The machines that stand beside the cluster."""
+        """The machines beside the cluster."""
         return tuple(node for node in self.nodes if not node.is_member)
 
     @property
@@ -384,7 +384,7 @@ class Plan(_Model):
 
     @property
     def alias(self) -> tuple[str, str] | None:
-        """The API server's name in a cluster made elsewhere and the address that the user gave for it, if any."""
+        """The API server's name in an external cluster and the address that the user gave for it, if any."""
         if not self.joins:
             return None
         name, address = (where.rpartition(":")[0] for where in (self.cluster.endpoint, self.cluster.external))

@@ -39,7 +39,7 @@ def given(rows: Sequence[AddonPlan], lab: PlannedLab, node: PlannedNode) -> Give
     """What the add-ons of a lab give one of its nodes.
 
     :raises UsageError: an add-on gives what a node can't have, or two give the same; the message names them.
-    :raises HostError: an add-on of a lab that stands is no longer installed.
+    :raises HostError: an add-on of an existing lab is no longer installed.
     """
     files, values = dict[str, tuple[str, Rendered]](), dict[str, tuple[str, RegistryValue]]()
     for row in rows:

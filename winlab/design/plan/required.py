@@ -18,7 +18,7 @@ from winlab.design.system.windows import SHIM
 # A node becomes Ready without them: crictl is for users; the shim has no source in Go
 OPTIONAL = frozenset({"crictl", SHIM})
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
-ONE_FOR_ALL = (*CONTROL_PLANE, "coredns/coredns")  # what a cluster made elsewhere has already
+ONE_FOR_ALL = (*CONTROL_PLANE, "coredns/coredns")  # what an external cluster already has
 REGISTRY = "registry.k8s.io"
 
 
@@ -55,14 +55,14 @@ def kubectl(versions: Versions) -> Program:
 
 
 def kubectl_of(version: str) -> Program:
-    """The kubectl of a version of Kubernetes (``v1.36.3``) for the host, which is a Linux."""
+    """The kubectl of a version of Kubernetes (``v1.36.3``) for the host, which runs Linux."""
     return Program("kubectl", version, "linux")
 
 
 def kubectls(known: Versions) -> list[Program]:
     """The kubectls that the host may use for a cluster, the best first.
 
-    The first is that of its own version; then come those with a pinned digest, of its minor and of the neighbours.
+    The first is that of its own version; then come those with a pinned digest, of its minor and neighboring ones.
 
     kubectl works with API servers that are one minor older or newer (kubernetes.io/releases/version-skew-policy).
     """
@@ -91,7 +91,7 @@ def every(plan: Plan) -> list[Artifact]:
         artifacts.update(dict.fromkeys(payload.artifacts))
     if plan.kubernetes is None:
         return list(artifacts)
-    artifacts[kubectl(plan.cluster.versions)] = None  # a lab that joins a cluster made elsewhere may have no Linux node
+    artifacts[kubectl(plan.cluster.versions)] = None  # a lab that joins an external cluster may have no Linux node
     for row in plan.addons:
         artifacts.update(dict.fromkeys(artifact for artifact in row.artifacts if isinstance(artifact, Manifest)))
     if not plan.joins:

@@ -1,4 +1,4 @@
-"""What is available, as a value: all that plan making needs to know about caches, media and the spec's own files.
+"""What is available, as a value: everything that a plan depends on in caches, media and the spec's own files.
 
 :func:`winlab.supply.images.stock.take` reads it, once; nothing in winlab.design reads anything.
 """
@@ -25,7 +25,7 @@ class Material(_Model):
 
 
 class HostFile(_Model):
-    """A file of this host that the spec names, or a folder that is built: it, or what is made of it, goes to nodes.
+    """A file of this host that the spec names, or a folder that is built: it, or what is made from it, goes to nodes.
 
     ``field`` is the one that names it, and ``pool`` whose nodes get it; empty: all nodes.
     """

@@ -66,7 +66,7 @@ class Tag(BaseModel):
         return f"{self.node}.{self.zone or addresses.zone(self.lab)}"
 
     def says_as(self, other: Tag) -> bool:
-        """Whether it says the same, whoever made the domain."""
+        """Whether it says the same, regardless of who made the domain."""
         return self.model_copy(update={"uid": other.uid}) == other
 
     @property
@@ -107,9 +107,9 @@ def element(plan: Plan, node: NodePlan) -> etree._Element:
 
 
 def new(domain_xml: str, uid: int) -> str:
-    """The XML of a domain that is about to be made: its tag says who makes it, a mark that it has not booted yet.
+    """The XML of a domain that is about to be made: its tag says who makes it, and a mark that it has not booted.
 
-    Without a tag it stays as it is.
+    Without a tag, it is unchanged.
     """
     root = etree.fromstring(domain_xml.encode())
     node = root.find(f"metadata/{{{XMLNS}}}{ELEMENT}")
@@ -128,7 +128,7 @@ def in_first_boot(domain: etree._Element) -> bool:
 
 
 def read(domain_xml: str) -> Tag | None:
-    """The tag in a domain's XML; None if it has none, and so is not winlab's."""
+    """The tag in a domain's XML; None if it has none and is therefore not winlab's."""
     node = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}{ELEMENT}")
     if node is None:
         return None

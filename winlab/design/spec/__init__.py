@@ -1,4 +1,4 @@
-"""What is wanted: the spec, from a shorthand, a name in specs/ or a YAML file."""
+"""What the user asks for: the spec, from a shorthand, a name in specs/ or a YAML file."""
 
 from winlab.design.spec.load import names
 from winlab.design.spec.model import Spec

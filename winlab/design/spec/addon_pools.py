@@ -79,7 +79,7 @@ def _pools(name: str, settings: AddonSettings) -> Iterator[Pool]:
         if not isinstance(pool, Pool):
             raise ValueError(
                 f"{place}: {pool!r} is not a winlab.addons.api.Pool; {cure}"
-            )  # pydantic explains no TypeError
+            )  # pydantic does not explain a TypeError
         yield pool
 
 

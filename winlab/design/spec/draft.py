@@ -24,7 +24,7 @@ class Change:
     """A value for a field from outside the spec's file.
 
     ``words`` is how the user gave it. ``everywhere`` is false for variables, which are often set in a shell profile:
-    they don't apply to labs without Windows, or without the add-on that they are for.
+    they don't apply to labs without Windows or without their add-on.
     """
 
     path: str
@@ -66,7 +66,7 @@ class Draft:
         return [_name(number, pool) for number, pool in self._pools()]
 
     def explained(self, error: ValidationError) -> UsageError:
-        """pydantic's errors, with the place of each problem in words."""
+        """pydantic's errors, with the place of each problem as text."""
         problems = dict.fromkeys(self._problem(item) for item in error.errors())
         return UsageError(
             f"The spec is not valid ({len(problems)} problem{'s' if len(problems) > 1 else ''}).",
@@ -95,7 +95,7 @@ class Draft:
         return f"{self.told(place)}: {message}"
 
     def is_changed(self, place: Place) -> bool:
-        """Whether the value of a field comes from a change, whole or in part of what it is in."""
+        """Whether the value of a field comes from a change, of the field or of a section that contains it."""
         return any(place[:end] in self._changed for end in range(1, len(place) + 1))
 
     def told(self, place: Place) -> str:

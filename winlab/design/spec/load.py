@@ -91,7 +91,7 @@ def _made(
     iso: str | Path | None,
     rehearse: bool,
 ) -> M:
-    """The spec of a draft, with all that is changed in it."""
+    """The spec of a draft, with all of its changes."""
     asked = [*changes]
     if rehearse and (iso or any(re.match(r"workers(\.[a-z0-9-]+)?\.media=", change) for change in asked)):
         raise UsageError("--rehearse brings its own media.", cure="Leave out --iso, or leave out --rehearse.")
@@ -180,7 +180,7 @@ def _flags(draft: Draft, os: str | None, iso: str | Path | None) -> list[Change]
 
 
 def _parsed(spec: type[BaseModel], change: str) -> Change:
-    """One ``--set``. Messages repeat its value only if that is certainly no secret."""
+    """One ``--set``. Messages repeat its value only if it is certainly not a secret."""
     path, sign, value = change.partition("=")
     if not sign or not CHANGE.fullmatch(path):
         begin = re.split(r"[^\w.-]", change, maxsplit=1)[0]
@@ -208,7 +208,7 @@ def _value(text: str, whose: str, *, secret: bool) -> Any:
 
 
 def _yaml_problem(error: Exception) -> str:
-    """What is wrong and where, without the line itself: it may hold a secret."""
+    """What is wrong and where, without the line itself: it may contain a secret."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
     return f"{where}{problem or type(error).__name__}"

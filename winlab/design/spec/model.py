@@ -1,4 +1,4 @@
-"""The spec: what is wanted, as frozen values. Each field is declared once, by ``fields.option``."""
+"""The spec: what the user asks for, as frozen values. Each field is declared once, by ``fields.option``."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def fields_beside(spec: type[BaseModel], path: str) -> list[str]:
 def is_secret(spec: type[BaseModel], path: str) -> bool | None:
     """Whether the value for *path*, as ``--set`` has it, is a secret.
 
-    None: it may hold one, since *path* is a section or no field at all.
+    None: it may contain one, because *path* is a section or not a field at all.
     """
     model: type[BaseModel] | None = spec
     field: FieldInfo | None = None
@@ -161,7 +161,7 @@ def _row(path: str, field: FieldInfo, schema: dict[str, Any], above: dict[str, A
 
 
 def _values(schema: dict[str, Any], unit: str) -> str:
-    """The allowed values, in words."""
+    """The allowed values, as text."""
     if unit == MIB:
         return f"{_size(schema['minimum'])} to {_size(schema['maximum'])}"
     kinds = [kind for kind in schema.get("anyOf", [schema]) if kind.get("type") != "null"]

@@ -1,7 +1,8 @@
 """Paths in a spec: made absolute, and kept inside the spec's own folder unless the user names them.
 
-A spec may come from somebody else, and the files that it names leave this host. So its file alone decides only about
-its own folder; ``--set``, a flag or a variable may name any path, and ``--allow-path`` a further folder.
+A spec may come from someone else, and the files that it names leave this host. The spec's file alone can therefore
+name only files in its own folder; ``--set``, a flag or a variable may name any path, and ``--allow-path`` another
+folder.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def absolute(section: M, folder: Path, draft: Draft, allowed: Sequence[Path]) ->
     """The spec with all paths absolute and without links: relative ones are relative to *folder*.
 
     :param allowed: where paths of the spec's file may lead (:func:`roots`).
-    :raises UsageError: a path of the file leads elsewhere, or can't be followed.
+    :raises UsageError: a path of the file leads outside, or can't be followed.
     """
     return _Paths(folder, draft, allowed).section(section, ())
 
@@ -70,7 +71,7 @@ class _Paths:
     def _path(self, value: Path, place: Place) -> Path:
         try:
             path = (self._folder / value.expanduser()).resolve()
-        except (OSError, RuntimeError, ValueError) as error:  # links in a circle, an unknown user, a NUL byte
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a NUL byte
             raise UsageError(f"{self._draft.told(place)}: the path can't be followed.", why=str(error)) from error
         if self._draft.is_changed(place) or is_inside(path, self._allowed):
             return path

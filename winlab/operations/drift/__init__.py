@@ -1,1 +1,1 @@
-"""What of a lab is not as its plan says, and how each such thing is mended. One module for each kind of thing."""
+"""How a lab differs from its plan, and how each drift is repaired. There is one module for each kind of object."""

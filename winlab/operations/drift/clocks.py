@@ -1,4 +1,4 @@
-"""The guests' clocks: certificates and tokens are not valid yet, or no more, where the time is wrong."""
+"""The guests' clocks: where the time is wrong, certificates and tokens are not valid yet, or no longer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOGIN = 10  # seconds
 
 
 def clocks(subject: Subject, progress: Progress) -> Iterator[Finding]:
-    """Each running guest's clock, unless it is wrong on purpose by just as much."""
+    """Each running guest's clock, unless a fault made it wrong by exactly that much."""
     running = [node for node in subject.nodes if domains.is_running(subject.run.on(node).conn, node.domain)]
     progress.say("comparing clocks")
     with Threads(max_workers=8) as pool:
@@ -36,7 +36,7 @@ def _look(run: Run, node: NodePlan) -> Finding | None:
         with closing(connect(tag, run.folder, timeout=LOGIN)) as guest:
             off = clock.difference(guest, tag, clock.skew(run.on(node).conn, node.domain))
     except GuestError:
-        return None  # the inspection of guests tells
+        return None  # the inspection of guests reports it
     if abs(off) < clock.WRONG:
         return None
     actual = f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"

@@ -1,4 +1,4 @@
-"""The cluster, as its API server shows it: every node there and Ready, and routes to their pods."""
+"""The cluster, as its API server shows it: every node present and Ready, and routes to their pods."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
 
 
 def _register(run: Run, node: NodePlan, progress: Progress) -> None:
-    """Have a kubelet that is a member register its node; one that is not joins in a step."""
+    """Make a member's kubelet register its node; a node that is not a member joins in a step."""
     own = systems.of(run, node)
     if own.condition().joined:
         progress.say("restarting the kubelet")
@@ -82,7 +82,7 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 
 def names(subject: Subject, _progress: Progress) -> Iterator[Finding]:
-    """The names of the lab's machines, where cluster DNS answers for them."""
+    """The names of the lab's machines, if cluster DNS answers for them."""
     run = subject.run
     if not subject.cluster or not dns_names.are_wanted(run.plan):
         return

@@ -31,7 +31,7 @@ def credentials(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 def _write(run: Run, progress: Progress) -> None:
     progress.say("writing the files for ssh and WinRM")
-    if run.folder.credentials_fit(run.plan):  # it never makes other keys than those that the nodes have
+    if run.folder.credentials_fit(run.plan):  # it never replaces the keys that the nodes have
         run.folder.ensure_credentials(run.plan)
 
 
@@ -60,7 +60,7 @@ def _trouble(run: Run) -> str:
 
 
 def _link_kubectl(run: Run, progress: Progress) -> None:
-    """Link the published kubectl; that of a checkout was never on the host.
+    """Link the published kubectl; a kubectl from a checkout was never on the host.
 
     :raises WinlabError: no source has it.
     """

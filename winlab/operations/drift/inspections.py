@@ -1,6 +1,6 @@
-"""All inspections, and what they tell together. A new kind of thing is a function in a module and a line here.
+"""All inspections, and their combined findings. A new kind of object needs a function in a module and a line here.
 
-They ask the real objects and change nothing, except for OVN's sequence number, by which its daemons are asked.
+They query the real objects and change nothing, except for OVN's sequence number, which its daemons respond to.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from winlab.operations.drift import clocks, cluster, folder, machines, network, 
 from winlab.operations.drift.folder import ACCESS
 from winlab.operations.drift.model import Area, Drift, Finding, Inspection, Subject
 
-# What is needed first comes first: guests can't be asked without network and credentials
+# In order of dependency: guests can't be asked without network and credentials
 EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("folder", folder.credentials),
     ("folder", folder.cluster_access),
@@ -31,14 +31,14 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("cluster", cluster.routes),
     ("cluster", cluster.names),
 )
-REACHING: tuple[Area, ...] = ("node", "cluster")  # what asks guests: without a way to them it would only wait
+REACHING: tuple[Area, ...] = ("node", "cluster")  # these ask guests: without a way to reach them they would only wait
 
 
 def inspect(subject: Subject, progress: Progress) -> list[Finding]:
-    """Everything that differs, each thing once.
+    """All drift, each item once.
 
-    What could not be inspected is told as well. What only can't be reached is left out if something else is in the way:
-    it is looked at again once that is mended.
+    What could not be inspected is reported, too. A drift that only says that something can't be reached is left out if
+    another drift may be the cause: it is inspected again once that one is repaired.
     """
     findings: dict[tuple[str, str, str], Finding] = {}
     for area, inspection in EVERY:
@@ -50,7 +50,7 @@ def inspect(subject: Subject, progress: Progress) -> list[Finding]:
         except WinlabError as error:
             told = _can_t(area, inspection, error)
             findings.setdefault(told.drift.key, told)
-        except (LookupError, TypeError, AttributeError, ValueError) as error:  # what was asked gave something strange
+        except (LookupError, TypeError, AttributeError, ValueError) as error:  # from an unexpected answer
             strange = WinlabError(f"{type(error).__name__}: {error}", cure="Look at it with 'winlab kubectl' or virsh.")
             told = _can_t(area, inspection, strange)
             findings.setdefault(told.drift.key, told)
@@ -65,9 +65,9 @@ def _can_t(area: Area, inspection: Inspection, error: WinlabError) -> Finding:
 
 
 def _explained(drift: Drift, others: list[Drift]) -> bool:
-    """Whether another drift may be why something can't be reached: one of the lab, or of the same node.
+    """Whether another drift, of the lab or of the same node, may be why something can't be reached.
 
-    The API server is on nodes: whatever a node has may be why. A login needs no cluster.
+    The API server runs on nodes: a drift of any node may be why. A login needs no cluster.
     """
     if drift.area == "node":
         others = [one for one in others if one.area in ("folder", "network", "machine") and one.what not in ACCESS]

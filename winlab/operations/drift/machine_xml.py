@@ -55,7 +55,7 @@ class Hardware:
 class Other:
     """Something of a machine that is not as planned.
 
-    :param part: what :func:`changed` is told to mend it; empty: it is left alone.
+    :param part: what :func:`changed` needs to repair it; empty: it is left alone.
     """
 
     what: str
@@ -83,10 +83,10 @@ def read(xml: str) -> Hardware:
 
 
 def compare(wanted: Hardware, actual: Hardware, *, optional: frozenset[str], ours: tuple[str, ...]) -> Iterator[Other]:
-    """What is not as wanted.
+    """What is not as planned.
 
     :param optional: names of the files that only the first boot reads: they may be gone.
-    :param ours: how the names of winlab's own CDs and disks of this lab begin.
+    :param ours: how the names of winlab's own CDs and disks in this lab begin.
     """
     for name, value in wanted.plain.items():
         if (is_now := actual.plain.get(name, "")) != value:
@@ -107,7 +107,7 @@ def compare(wanted: Hardware, actual: Hardware, *, optional: frozenset[str], our
 
 
 def _fits(wanted: Disk, there: Disk, optional: frozenset[str], ours: tuple[str, ...]) -> bool:
-    """Whether a drive has what it should have; a drive for CDs may be empty, or have another CD of winlab's."""
+    """Whether a drive has what it should have; a CD drive may be empty, or have another of winlab's CDs."""
     if (wanted.device, wanted.bus) != (there.device, there.bus):
         return False
     if wanted.file == there.file or (not there.file and _name(wanted) in {"", *optional}):
@@ -132,9 +132,9 @@ def _compare_nics(wanted: tuple[Nic, ...], actual: tuple[Nic, ...]) -> Iterator[
 
 
 def changed(xml: str, wanted: str, parts: frozenset[str]) -> str:
-    """A domain's XML with these parts as in the wanted one. Everything else stays, also what is foreign.
+    """A domain's XML with these parts as in the wanted one. Everything else stays, even what winlab did not make.
 
-    :param xml: with the secrets that it has.
+    :param xml: including its secrets.
     """
     root, model = etree.fromstring(xml.encode()), etree.fromstring(wanted.encode())
     for part in parts:
@@ -161,7 +161,7 @@ def changed(xml: str, wanted: str, parts: frozenset[str]) -> str:
 def with_disks(xml: str, *, add: str, target: str, without: frozenset[str]) -> str:
     """A rendered domain as it is after its first start.
 
-    :param add: the file of a qcow2 disk on virtio-scsi that it got since, at *target*; empty: none.
+    :param add: the file of a qcow2 disk on virtio-scsi that was added later, at *target*; empty: none.
     :param without: names of files that are gone; drives for CDs stay, empty.
     """
     root = etree.fromstring(xml.encode())
@@ -179,7 +179,7 @@ def with_disks(xml: str, *, add: str, target: str, without: frozenset[str]) -> s
 
 
 def interface(xml: str, port: str) -> str | None:
-    """The host's name of a running machine's interface with this logical port."""
+    """The host's name for a running machine's interface with this logical port."""
     for one in etree.fromstring(xml.encode()).findall("devices/interface"):
         if _get(one, "virtualport/parameters", "interfaceid") == port:
             return _get(one, "target", "dev") or None
@@ -194,7 +194,7 @@ def _put(root: etree._Element, tag: str, wanted: list[etree._Element]) -> None:
 
 
 def _put_nic(root: etree._Element, wanted: etree._Element) -> None:
-    """Put the planned interface in the place of the one that it was, at the same place of the bus."""
+    """Replace the machine's interface with the planned one, in the same slot of the bus."""
     devices, nic = root.find("devices"), _nic(wanted)
     there = devices.findall("interface")
     same = [one for one in there if _nic(one).mac == nic.mac] or [one for one in there if _nic(one).port == nic.port]
@@ -208,7 +208,7 @@ def _put_nic(root: etree._Element, wanted: etree._Element) -> None:
 
 def _disk(disk: etree._Element) -> Disk:
     source = disk.find("source")
-    # a disk that is no file (a device, a network disk) is named by whatever it has
+    # a disk that is not a file (a device, a network disk) is named by whatever it has
     file = "" if source is None else str(source.get("file") or next(iter(source.attrib.values()), "unknown"))
     return Disk(disk.get("device", "disk"), _get(disk, "target", "bus"), file)
 

@@ -26,7 +26,7 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
     run = subject.run
     progress.say("looking at the machines")
     for node in subject.nodes:
-        tag = domains.tag_of(run.on(node).conn, node.domain)  # raises if the name is somebody else's
+        tag = domains.tag_of(run.on(node).conn, node.domain)  # raises if the name belongs to someone else
         if tag is None:
             if has_disk(run, node):  # without its disk it is lost: the volumes' inspection says so
                 yield _finding(node, "gone", "defined again with its disk, and started", partial(_define, run, node))
@@ -93,7 +93,7 @@ def _compare(run: Run, node: NodePlan, xml: str) -> Iterator[Other]:
 
 
 def _wanted(run: Run, node: NodePlan, password: str) -> str:
-    """The machine's definition as planned, with what it got or lost after its first start."""
+    """The machine's definition as planned, with what it gained or lost after its first start."""
     store = f"{run.lab}.{node.name}.store.qcow2"
     return machine_xml.with_disks(
         domain_file.domain_xml(run.plan, node, password, run.on(node).pool.folder),
@@ -115,7 +115,7 @@ def _redefine(run: Run, node: NodePlan, progress: Progress) -> None:
         return
     parts = frozenset(one.part for one in _compare(run, node, xml) if one.part)
     if not parts:
-        return  # another finding's mending has done it
+        return  # another finding's repair has done it
     progress.say(", ".join(sorted(parts)))
     password = run.folder.credentials().nodes[node.name].vnc_password
     definitions.change(run.on(node).conn, node.domain, machine_xml.changed(xml, _wanted(run, node, password), parts))

@@ -1,4 +1,4 @@
-"""What inspections look at, and what they tell."""
+"""What inspections look at, and what they report."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Mend = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Drift:
-    """One thing of a lab that is not as planned.
+    """One way in which a lab differs from its plan.
 
-    ``node`` is empty for what is not a node's. ``actual`` is what is there in place of ``expected``. ``action`` says
-    what ``repair`` does, or what a person can do where it does nothing (``mendable``).
+    ``node`` is empty for what does not belong to a node. ``actual`` is what was found in place of ``expected``.
+    ``action`` says what ``repair`` does or, if it can do nothing (``mendable``), what the user can do.
     """
 
     area: Area
@@ -35,13 +35,13 @@ class Drift:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is about, however it looks."""
+        """What it is about, regardless of how it differs."""
         return self.area, self.node, self.what
 
 
 class Tier(IntEnum):
-    """What is mended before what: a start needs its disks and CDs, a login the network, a service its configuration, a
-    join the API server.
+    """The order of repairs: a start needs its disks and CDs, a login the network, a service its configuration, a join
+    the API server.
     """
 
     HOST = 0
@@ -55,12 +55,12 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A drift with its mending: what is done first, and the steps of ``create`` that are run then.
+    """A drift with its repair: what is done first, and the steps of ``create`` that run then.
 
     :param steps: of the drift's node; those of the lab if it has none.
-    :param lab_steps: steps of the lab besides.
-    :param cuts_off: nothing of the lab can be reached meanwhile.
-    :param unreached: it may only mean that something else is in the way; it counts if nothing else is.
+    :param lab_steps: steps of the lab, in addition.
+    :param cuts_off: nothing in the lab can be reached during the repair.
+    :param unreached: it may be a mere symptom; it counts only if there is no other cause.
     """
 
     drift: Drift
@@ -76,8 +76,8 @@ class Finding:
 class Subject:
     """What is inspected.
 
-    :param nodes: whose things are.
-    :param cluster: whether the lab was made beyond guests that answer.
+    :param nodes: the nodes to inspect.
+    :param cluster: whether the lab has a cluster: it was created beyond guests that answer.
     :param digests: whether to read base volumes whole.
     """
 
@@ -88,7 +88,7 @@ class Subject:
 
 
 class Inspection(Protocol):
-    """Compares one kind of thing with the plan; changes nothing."""
+    """Compares one kind of object with the plan; changes nothing."""
 
     def __call__(self, subject: Subject, progress: Progress, /) -> Iterable[Finding]:
         """What differs.

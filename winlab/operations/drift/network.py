@@ -83,7 +83,7 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 
 def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
-    """The firewall table that keeps guests away from this host; to others than root only whether it is there."""
+    """The firewall table that keeps guests away from this host; accounts other than root see only whether it exists."""
     if not (trouble := firewall.trouble()):
         return
     mendable = os.geteuid() == 0
@@ -102,7 +102,7 @@ def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
-    """The running machines' ports in Open vSwitch, by what OVN's controller has bound."""
+    """The running machines' ports in Open vSwitch, according to what OVN's controller has bound."""
     run = subject.run
     with run.overlay() as northbound:
         up = northbound.ports_up(run.lab)

@@ -38,8 +38,8 @@ from winlab.threads import Threads
 
 # From a guest that answers to a node that is Ready
 JOIN = (PAYLOAD_INSERTED, PREPARED, FEATURES, CONTAINERD, BINARIES, CONFIGURED, KUBELET, MEMBER, CNI, PROXY, READY)
-SHOWN, MOST = 300, 200  # characters of what differs on a node, and how many such things are told
-LOGINS = 2  # one that a busy machine is too slow for is no drift
+SHOWN, MOST = 300, 200  # characters of what differs on a node, and how many differences are reported
+LOGINS = 2  # a single timeout on a busy host is not drift
 JOIN_LAB = (PAYLOAD, API, ROUTES)
 
 

@@ -1,7 +1,7 @@
 """The volumes in the storage pool: a machine's own, and the base volumes under them.
 
-A disk holds what its guest wrote, so a lost one is told and never made anew here. A base volume comes back only as the
-very same bytes.
+A disk holds what its guest wrote, so a lost one is reported and never recreated here. A base volume is restored only
+with exactly the same bytes.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BASE = "base-"
 
 
 def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
-    """Each machine's disk: whether it is there, its header, its size and what is under it."""
+    """Each machine's disk: whether it exists, its header, its size and its base volume."""
     run = subject.run
     progress.say("looking at the volumes")
     for host in run.hosts(subject.nodes):
-        host.pool.refresh()  # libvirt does not notice by itself what others did to the folder
+        host.pool.refresh()  # libvirt does not notice by itself what other programs did to the folder
     for node in subject.nodes:
         pool = run.on(node).pool
         disk = node.volume("disk")
@@ -62,7 +62,7 @@ def _lost(run: Run, node: NodePlan) -> str:
 
 
 def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
-    """The volumes that machines need to start, besides their disks: without one, libvirt refuses to."""
+    """The volumes that machines need to start, besides their disks: libvirt starts no machine without them."""
     run = subject.run
     for node in subject.nodes:
         for name in _attached(run, node):
@@ -79,7 +79,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 
 def _lent(lab: str, node: NodePlan) -> set[str]:
-    """The CDs that ``load`` and ``push`` put into a node's drive for a while, in place of its payload CD."""
+    """The CDs that ``load`` and ``push`` put into a node's drive temporarily, in place of its payload CD."""
     return {f"{lab}.load-{node.os}.iso", f"{lab}.{node.name}.push.iso"}
 
 
@@ -98,7 +98,7 @@ def _attached(run: Run, node: NodePlan) -> list[str]:
 
 
 def bases(subject: Subject, progress: Progress) -> Iterator[Finding]:
-    """The base volumes under the machines' disks: complete and, if asked for, with their digest."""
+    """The base volumes under the machines' disks: complete and, if requested, with their digest."""
     for host in subject.run.hosts(subject.nodes):
         yield from _bases(subject, host, progress)
 
@@ -126,7 +126,7 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
 
 
 def _used(subject: Subject, host: Hypervisor) -> dict[str, list[str]]:
-    """The base volumes under disks, with the nodes that use each. A payload CD is looked at in its drive."""
+    """The base volumes under disks, with the nodes that use each. Payload CDs are inspected with their drives."""
     pool, users = host.pool, dict[str, list[str]]()
     for node in subject.nodes:
         if node.hypervisor != host.name:

@@ -25,11 +25,11 @@ API_SILENCE = 180.0  # seconds on hardware without anything new from an API serv
 
 
 def steps(run: Run) -> list[Step]:
-    """From prepared controllers to a cluster of them."""
+    """The steps from prepared controllers to a cluster of them."""
     first, *others = [node for node in run.plan.linux_nodes() if node.role == "controller"]
     chain = [_init(run, first), _kubeconfig(run, first)]
     before = API(run.lab)
-    for node in others:  # one after the other: etcd takes one new member at a time
+    for node in others:  # one after another: etcd accepts one new member at a time
         chain.append(_join(run, first, node, before))
         before = MEMBER(run.lab, node.name)
     return chain
@@ -64,7 +64,7 @@ def _kubeconfig(run: Run, node: LinuxNode) -> Step:
 
 
 def _require_same_authority(run: Run, node: LinuxNode, told: reduced.Identity) -> None:
-    """Check that the cluster's CA is still the one that the kubeconfig has which was read after kubeadm's init.
+    """Check that the cluster's CA is still the one in the kubeconfig that was read after kubeadm's init.
 
     :raises GuestError: it is another one.
     """

@@ -1,4 +1,4 @@
-"""What a Linux node reads at its first boot: cloud-init's seed, in a drive of its own."""
+"""What a Linux node reads at its first boot: cloud-init's seed, in a separate drive."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ from winlab.events import Progress
 from winlab.steps import again, joining, pod_network
 from winlab.steps.states import API, BOOTED, CNI, MEMBER, PAYLOAD_INSERTED, PODS_CONNECTED, PREPARED
 
-# Go programs ask with EDNS, and OVN's DNS (23.03) leaves such questions to the lab's name servers
+# Go programs query with EDNS, and OVN's DNS (23.03) leaves such queries to the lab's name servers
 HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
 
 
 def steps(run: Run, node: LinuxNode) -> list[Step]:
-    """From a booted guest with the payload CD to a member that connects its pods.
+    """The steps from a booted guest with the payload CD to a member that connects its pods.
 
     Controllers become members in control_plane.py.
     """
@@ -37,7 +37,7 @@ def is_joined(there: NodeScripts) -> bool:
 
 
 def differing(facts: contract.LinuxFacts, wanted: contract.Prepare) -> list[str]:
-    """What of a prepared node is not as rendered, by name: files, the kernel's settings, programs.
+    """What differs on a prepared node from what was rendered, by name: files, the kernel's settings, programs.
 
     :param facts: the answer to :func:`question`.
     """
@@ -47,7 +47,7 @@ def differing(facts: contract.LinuxFacts, wanted: contract.Prepare) -> list[str]
 
 
 def question(wanted: contract.Prepare) -> contract.LinuxStatus:
-    """What a node is asked, to be compared with what is rendered for it."""
+    """The query to a node whose answer is compared with what is rendered for it."""
     return contract.LinuxStatus(files=tuple(wanted.files))
 
 
@@ -68,8 +68,8 @@ def run_kubeadm(
 ) -> None:
     """Run kubeadm in a node, and report its output as progress.
 
-    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node. So is one whose checks
-    found containerd too slow; kubeadm is then run again.
+    An interrupted earlier attempt is undone first: kubeadm starts over only on a clean node. The same is done if
+    kubeadm's checks found containerd too slow; kubeadm is then run again.
 
     :param is_on: whether the node's machine runs.
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
@@ -87,7 +87,7 @@ def run_kubeadm(
 
 
 def is_on(run: Run, node: LinuxNode) -> Callable[[], bool]:
-    """Whether the node's machine runs, each time that it is asked."""
+    """Whether the node's machine runs, each time it is asked."""
     return partial(domains.is_running, run.on(node).conn, node.domain)
 
 
@@ -120,7 +120,7 @@ def _join(run: Run, node: LinuxNode) -> Step:
 
 
 def _controllers_joined(run: Run) -> State:
-    """The state in which all of the lab's controllers are members; they join one after the other."""
+    """The state in which all of the lab's controllers are members; they join one after another."""
     controllers = [node for node in run.plan.nodes if node.role == "controller"]
     return MEMBER(run.lab, controllers[-1].name) if controllers else API(run.lab)
 

@@ -52,7 +52,7 @@ class LinuxSteps:
         return first_boot.steps(self._run, self._node)
 
     def detach(self) -> list[Step]:
-        """No steps: the seed has a drive of its own."""
+        """No steps: the seed has a separate drive."""
         return []
 
     def needs_key(self) -> bool:
@@ -80,7 +80,7 @@ class LinuxSteps:
             )
 
     def was_cut_off(self, phases: Sequence[str]) -> bool:
-        """See the interface. cloud-init runs bootcmd at each start, and what reports that it is ready only once."""
+        """See the interface. cloud-init runs bootcmd at each start, but reports that it is ready only once."""
         return READY in phases and phases[: phases.index(READY)].count("cloud-init") > 1
 
     def disk_logs(self, _folder: Path, _progress: Progress) -> list[DiskLog]:

@@ -1,1 +1,1 @@
-"""Steps that stop, start, suspend and resume the machines of a standing lab. They need its tags, and no plan."""
+"""Steps that stop, start, suspend and resume the machines of an existing lab. They need its tags but no plan."""

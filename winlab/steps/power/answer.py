@@ -26,12 +26,12 @@ from winlab.steps.states import ANSWERING, STARTED
 POLL = 2.0
 LOGIN = 10  # seconds for a login to be made
 REFUSED = 240.0  # seconds on hardware: a guest may refuse the login while it starts
-PANICKED = 15.0  # seconds after which a panic at the end of the log is not an earlier boot's
+PANICKED = 15.0  # seconds after which a panic at the end of the log does not belong to an earlier boot
 RESETS = 2  # of an emulated machine
 
 
 def step(subject: Subject) -> Step:
-    """The step that waits until a machine answers a verified login, and sets its clock by the host's."""
+    """The step that waits until a machine answers a verified login, and sets its clock to the host's."""
 
     def work(progress: Progress) -> None:
         _Wait(subject, progress).run()
@@ -57,7 +57,7 @@ def _login(subject: Subject) -> Guest:
 
 
 def _close(guest: Guest) -> None:
-    with suppress(WinlabError):  # what was asked is known by now
+    with suppress(WinlabError):  # the answer is known by now
         guest.close()
 
 
@@ -92,7 +92,7 @@ class _Wait:
                 _close(guest)
         except UnreachableError:
             self._answered = time.monotonic()
-        except GuestError as error:  # it answers, and refuses: services start one after the other
+        except GuestError as error:  # it answers, and refuses: services start one after another
             if time.monotonic() - self._answered > self._lab.pace.silence(REFUSED):
                 raise
             says += f"; {error.what}"

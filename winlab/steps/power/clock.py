@@ -1,7 +1,7 @@
-"""A guest's clock, compared with the host's and set by it.
+"""A guest's clock: compares it with the host's, and sets it.
 
-A suspended guest's clock stands still, and nodes need not reach a time server. Without this, every report of a node is
-hours old, and its tokens are not valid yet.
+A suspended guest's clock stands still, and nodes need not reach a time server. Without this, every report of a node
+would be hours old, and its tokens would not be valid yet.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from winlab.errors import GuestError
 from winlab.events import Progress
 
 TOLERANCE = 2.0  # seconds
-WRONG = 30.0  # seconds: a clock that nobody sets goes wrong by some in a day, and nobody minds
+WRONG = 30.0  # seconds: a clock that is never set drifts by some seconds a day, which is harmless
 TRIES = 3  # Windows sets its local time, which a change to summer time in between shifts by an hour
 MOST = 32  # bytes of an answer
 
 
 def skew(conn: Connection, domain: str) -> float:
-    """By how many seconds a machine's clock is to be ahead of the host's, by a fault on purpose; 0 if there is none."""
+    """How many seconds a fault puts a machine's clock ahead of the host's; 0 if there is no such fault."""
     recorded = map(fault.read, faults.records(conn, domain))
     return next((float(one.skew) for one in recorded if isinstance(one, Clock)), 0.0)
 
@@ -34,11 +34,11 @@ def skew(conn: Connection, domain: str) -> float:
 def difference(guest: Guest, tag: Tag, skew: float = 0.0) -> float:
     """How many seconds the guest's clock is ahead of the host's; negative if it is behind.
 
-    :param skew: by how many seconds it is to be ahead, by a fault on purpose.
+    :param skew: how many seconds a fault puts it ahead.
 
-    0 if it is right as far as can be told: the guest read its clock some time between the question and the answer.
+    0 if it is right, as far as can be measured: the guest read its clock some time between the query and the answer.
 
-    :raises GuestError: it can't be asked, or its answer is no time.
+    :raises GuestError: it can't be asked, or its answer is not a time.
     """
     heard, arrived = base.Kept(MOST), 0.0
 
@@ -61,7 +61,7 @@ def difference(guest: Guest, tag: Tag, skew: float = 0.0) -> float:
 
 
 def settle(guest: Guest, tag: Tag, progress: Progress, skew: float = 0.0) -> float:
-    """Set the guest's clock by the host's, unless it is right; returns the seconds by which it was set forward.
+    """Set the guest's clock to the host's, unless it is right; returns the seconds by which it was set forward.
 
     :param skew: as of :func:`difference`.
 

@@ -1,4 +1,4 @@
-"""The step that waits until a machine that goes on is a Ready node again."""
+"""The step that waits until a started or resumed machine is a Ready node again."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from winlab.events import Progress
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, READY_AGAIN
 
-# After so many seconds without a renewed lease a node is not Ready any more (kube-controller-manager,
+# After so many seconds without a renewed lease a node is no longer Ready (kube-controller-manager,
 # --node-monitor-grace-period; 40 s before Kubernetes 1.32)
 GRACE = 40.0
 SLACK = 5.0  # seconds that clocks may differ
 
 
 def step(subject: Subject, kubectl: Kubectl, after: Iterable[State] = ()) -> Step:
-    """The step that waits until the node is Ready, by what its kubelet has reported since the machine goes on.
+    """The step that waits until the node is Ready, by what its kubelet has reported since the machine's start.
 
     The API server still has the reports from before: without them a node that is off counts as Ready for a while.
     """
@@ -63,7 +63,7 @@ def _lacking(subject: Subject, kubectl: Kubectl, signs: frozenset[str]) -> tuple
     """
     node = _object(kubectl, "node", subject.name)
     if node is None:
-        return "", signs  # it never joined: it has nothing to wait for
+        return "", signs  # it never joined: there is nothing to wait for
     lease = _object(kubectl, "lease", subject.name, "--namespace=kube-node-lease") or {}
     signs = diagnose.signs(node)
     since = (time.time() - GRACE if subject.since is None else subject.since) + subject.skew

@@ -48,7 +48,7 @@ def step(subject: Subject, after: Iterable[State] = (), *, force: bool = False) 
 def shut_down(subject: Subject, progress: Progress) -> None:
     """Shut a machine down, and wait until it is off; a suspended one is resumed for that.
 
-    One that crashed can't be asked: its power is cut.
+    One that crashed can't be asked, so its power is cut.
 
     :raises StalledError: it does not shut down.
     :raises HostError: it is paused, and its disk can't be written.
@@ -88,7 +88,7 @@ class _Shutdown:
         return Waiting(f"waiting for {self._subject.name} to shut down", (self._serial.size, written))
 
     def _ask(self) -> str:
-        """Ask the guest over its login; one that can't be asked so, by its power button. Says how it was asked."""
+        """Ask the guest over its login, or if that fails, by its power button. Returns how it was asked."""
         tag = self._subject.machine.tag
         try:
             guest = connect(tag, self._lab.folder, timeout=LOGIN)

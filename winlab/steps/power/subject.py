@@ -1,4 +1,4 @@
-"""What these steps are about: a machine of a standing lab."""
+"""What these steps work on: a machine of an existing lab."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Subject:
     """A machine that a command switches, and what became of it.
 
     :param machine: as it was when the command began.
-    :param since: when the command had it go on, by the host's clock in seconds; None: it ran before.
+    :param since: when the command started or resumed it, by the host's clock in seconds; None: it ran before.
     :param booted: whether it was off before that.
     :param stepped: seconds by which its clock was set forward, or back if negative.
     """
@@ -55,9 +55,9 @@ class Subject:
 
     @property
     def skew(self) -> float:
-        """By how many seconds its clock is to be ahead of the host's, by a fault on purpose; 0 if there is none."""
+        """How many seconds a fault puts its clock ahead of the host's; 0 if there is no such fault."""
         return clock.skew(self.host.conn, self.domain)
 
     def at(self, kind: Kind) -> State:
-        """The state of this kind of this node."""
+        """This node's state of this kind."""
         return kind(self.lab.name, self.name)

@@ -35,7 +35,7 @@ def start(subject: Subject, after: Iterable[State] = ()) -> Step:
 
 
 def suspend(subject: Subject) -> Step:
-    """The step that suspends a machine: its memory stays, its processors stand still."""
+    """The step that suspends a machine: its memory stays, its processors stop."""
 
     def work(progress: Progress) -> None:
         state = subject.state

@@ -41,7 +41,7 @@ def steps(run: Run, node: WindowsNode) -> list[Step]:
 def _make_answer(run: Run, node: WindowsNode, progress: Progress) -> None:
     made = run.folder.credentials()
     added: dict[str, bytes | Path] = {}
-    if node.has("media"):  # a clone has all that already
+    if node.has("media"):  # a clone already has all of that
         medium = media.of(run, node, progress)
         added = additions(node, medium, run.stock, progress)
         node = requirements.with_key(node, medium)

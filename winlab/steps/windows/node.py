@@ -1,4 +1,4 @@
-"""Steps that turn a Windows guest into a node of the cluster; whether each is done is looked up in the guest.
+"""Steps that turn a Windows guest into a node of the cluster; the guest itself shows whether each is done.
 
 booted → features → restarted → containerd → binaries → kubelet service → joined by a token with
 TLS bootstrap → CNI → kube-proxy. No administrator's credential ever reaches a worker: it joins with a token that
@@ -57,7 +57,7 @@ from winlab.steps.windows import probe, setup_logs
 
 T = TypeVar("T")
 SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
-FRESH = 90.0  # seconds for which an answer of the node serves the questions that follow
+FRESH = 90.0  # seconds for which an answer of the node serves later queries
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
@@ -65,20 +65,20 @@ UNDER_WAY = (1115, 1190)
 # Seconds by which only a start moves the boot time. Windows works it out from its clock, which a time server may
 # correct meanwhile; but the probe has set the clock to within half a minute of the host's before the first restart. A
 # Windows that wants a restart has been up for longer: bootstrap and features take minutes. Should a larger correction
-# come all the same, the next script says that a restart is pending, and Windows is restarted again
+# still come, the next script says that a restart is pending, and Windows is restarted again
 MOVED = 120.0
 CONFIG = r"C:\Program Files\containerd\config.toml"
 PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
 def steps(run: Run, node: WindowsNode) -> list[Step]:
-    """From a Windows guest that answers and has the payload CD to a node with a network for its pods."""
+    """The steps from a Windows guest that answers and has the payload CD to a node with a network for its pods."""
     worker = _Worker(run, node)
     return [*_programs(worker), *_membership(worker)]
 
 
 def programs(run: Run, node: WindowsNode) -> list[Step]:
-    """From a Windows guest that answers and has the payload CD to one that is ready to join."""
+    """The steps from a Windows guest that answers and has the payload CD to one that is ready to join."""
     return _programs(_Worker(run, node))
 
 
@@ -92,7 +92,7 @@ def _programs(worker: _Worker) -> list[Step]:
 
 
 def _membership(worker: _Worker) -> list[Step]:
-    """From there to a member of the cluster with a network for its pods."""
+    """The steps from there to a member of the cluster with a network for its pods."""
     connected = [worker.at(PODS_CONNECTED)]
     return [
         worker.step(CONFIGURED, worker.configure, worker.is_configured, [worker.at(BINARIES)], 2),
@@ -104,7 +104,7 @@ def _membership(worker: _Worker) -> list[Step]:
 
 
 def updates_step(run: Run, node: WindowsNode) -> Step:
-    """The step that installs Windows' own updates, with the restarts that they need."""
+    """The step that installs Windows' own updates, with the restarts that these need."""
     worker = _Worker(run, node)
     after = [worker.at(BINARIES)] if node.is_member else [worker.at(BOOTED), worker.at(PAYLOAD_INSERTED)]
     return worker.step(UPDATES, worker.updates, lambda _facts: False, after, 3600)
@@ -132,7 +132,7 @@ def condition(run: Run, node: WindowsNode) -> Condition:
 
 
 def start(run: Run, node: WindowsNode, service: str, progress: Progress) -> None:
-    """Run the script again that set a service up; it starts one that does not run.
+    """Run the script that set a service up again; it starts a service that does not run.
 
     :raises GuestError: it does not start.
     """
@@ -148,18 +148,18 @@ class _Worker:
         self.run = run
         self.node = node
         self.files = WindowsFiles(run.plan, node)
-        self._told: tuple[float, WindowsFacts] | None = None  # when the node was asked last, and what it said
+        self._told: tuple[float, WindowsFacts] | None = None  # when the node was last asked, and its answer
 
     def facts(self, there: NodeScripts) -> WindowsFacts:
-        """What the node says of itself. Its steps ask one after the other, and each question starts a PowerShell: an
-        answer serves all of them, for :data:`FRESH` seconds and until one of them acts.
+        """What the node reports about itself. Its steps ask one after another, and each query starts a PowerShell. One
+        answer therefore serves all of them, for :data:`FRESH` seconds or until one of them acts.
         """
         if self._told is None or time.monotonic() - self._told[0] > FRESH:
             self._told = time.monotonic(), there.run(contract.WindowsStatus())
         return self._told[1]
 
     def at(self, kind: Kind) -> State:
-        """The state of this kind of this node."""
+        """This node's state of this kind."""
         return kind(self.run.lab, self.node.name)
 
     def step(
@@ -188,11 +188,11 @@ class _Worker:
         return Step(self.at(kind), perform, ask, after, also, usual)
 
     def do(self, there: NodeScripts, call: Call[R], progress: Progress) -> R:
-        """Run a script, and again when the connection is lost meanwhile."""
+        """Run a script, and repeat it if the connection is lost."""
         return self.again(there, call.script, progress, lambda: there.run(call, progress.say))
 
     def again(self, there: NodeScripts, what: str, progress: Progress, act: Callable[[], T]) -> T:
-        """Do something in the node, and again when the connection is lost meanwhile: see :func:`again.repeat`."""
+        """Do something in the node, and repeat it if the connection is lost: see :func:`again.repeat`."""
         answers = partial(self._await, there, progress, "to answer again", lambda _facts: True)
         return again.repeat(there, what, progress, act, lambda _lost: answers())
 
@@ -256,14 +256,14 @@ class _Worker:
         return not self.unconfigured(facts)
 
     def unconfigured(self, facts: WindowsFacts) -> list[str]:
-        """The files and registry values that add-ons give the node or gave it, and that are not as they should be."""
+        """The files and registry values that add-ons give or gave the node and that differ from what they should be."""
         wanted = self.files.configure()
         digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in wanted.files.items()}
         values = {rf"{row.key}\{row.name}": f"{row.type} {row.data}" for row in wanted.registry}
         return [*_differing(digests, facts.files or {}), *_differing(values, facts.registry or {})]
 
     def changed(self, facts: WindowsFacts) -> dict[str, Kind]:
-        """What of a member is not as rendered, with the step that writes it."""
+        """What differs on a member from what was rendered, with the step that writes it."""
         rows: dict[str, Kind] = dict.fromkeys(self.unconfigured(facts), CONFIGURED)
         if not self.has_config(facts):
             rows[CONFIG] = CONTAINERD
@@ -301,8 +301,8 @@ class _Worker:
         self.do(there, call, progress)
 
     def _await_endpoint(self, there: NodeScripts, name: str, progress: Progress) -> None:
-        """Wait until the CNI plug-in's agent has made an endpoint of HNS. winlab asks again and again: the connection
-        is cut just then.
+        """Wait until the CNI plug-in's agent has made an endpoint of HNS. winlab asks repeatedly, because the
+        connection is cut just then.
 
         :raises StalledError: it has not, and nothing has changed for a long time.
         """
@@ -349,7 +349,7 @@ class _Worker:
         """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""
         limit = self.run.pace.silence(SILENT_SECONDS)
         serial = SerialLog(self.run.on(self.node).pool, serial_log(self.run.lab, self.node.name))
-        serial.read()  # what it told before does not count
+        serial.read()  # what it reported before does not count
         serial.beacon = ""
         series, unheard = Series(self.run.folder, self.node.name), Unheard(self.run, self.node, progress)
 
@@ -390,14 +390,14 @@ def _differing(wanted: Mapping[str, str], there: Mapping[str, str]) -> list[str]
 
 
 def _outdated(facts: WindowsFacts) -> bool:
-    """Whether the programs came from another CD than the one in the drive: a golden image may be older."""
+    """Whether the programs came from a CD other than the one in the drive: a golden image may be older."""
     return bool(facts.installed_from) and facts.installed_from != facts.cd
 
 
 def _ask_restart(there: NodeScripts) -> None:
-    """Have Windows restart. Whether it does shows later: its answer may be cut off, or be that of a system going down.
+    """Ask Windows to restart. Whether it does shows only later: its answer may be cut off or come while it shuts down.
 
-    /f: with Administrator logged on at the screen Windows refuses (1191). /t 5: the answer comes first.
+    /f: with Administrator logged on at the screen, Windows refuses (1191). /t 5: the answer comes first.
 
     :raises GuestCommandError: shutdown.exe refused.
     """
@@ -411,9 +411,9 @@ def _ask_restart(there: NodeScripts) -> None:
 
 
 def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:
-    """Whether Windows has started anew: it counts so, or its boot time has moved by more than :data:`MOVED`."""
+    """Whether Windows has restarted: by its count of starts, or if its boot time moved by more than :data:`MOVED`."""
     counts = {before.boot_id, facts.boot_id}
-    # where Windows counts no starts, status.ps1 gives the boot time as the number: then only the time tells
+    # where Windows counts no starts, status.ps1 gives the boot time as the number: then only the time shows it
     if len(counts) == 2 and all(count and _seconds(count) is None for count in counts):
         return True
     earlier, later = _seconds(before.boot_time), _seconds(facts.boot_time)
@@ -421,7 +421,7 @@ def _restarted(before: WindowsFacts, facts: WindowsFacts) -> bool:
 
 
 def _seconds(text: str) -> float | None:
-    """A time that a node told, in seconds since 1970; None if it is none."""
+    """A time that a node reported, in seconds since 1970; None if it is not a time."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The first command in a Windows node: what all others stand on, with a clear sentence for each thing that is not so.
+"""The first command in a Windows node: checks what all others rely on, and explains each problem in a clear sentence.
 
 WinRM, its input, the console's encoding and the token of a local account each have settings that a medium, a template
 or a policy can change. Without this, a script fails much later, for a reason that is hard to guess.
@@ -22,13 +22,13 @@ BLOCK = "0123456789abcdef" * 9600  # 150 KB: more than one message of WinRM
 DIGEST = hashlib.sha256(BLOCK.encode()).hexdigest()
 CODE = 3  # an exit code that nothing else has
 VERSION = "5.1."
-WRONG = 30.0  # seconds by which the clock may be off
+WRONG = 30.0  # seconds by which the clock may be wrong
 
 
 def check(there: NodeScripts, progress: Progress) -> None:
     """Check what winlab's scripts need of a Windows node; set its clock if it is wrong.
 
-    :raises GuestError: something is not so; the message names each thing.
+    :raises GuestError: something is wrong; the message names each problem.
     """
     progress.say("checking input, output, rights and the clock")
     asked = time.time()
@@ -57,7 +57,7 @@ def _unfit(there: NodeScripts, problems: list[str]) -> GuestError:
 
 
 def _silence(there: NodeScripts) -> str:
-    """Why the probe says nothing: PowerShell begins with a script only when its input has ended."""
+    """Why the probe is silent: PowerShell begins a script only when its input has ended."""
     try:
         there.execute([ways(there.tag.system).clock], silence=contract.QUESTION)  # without input
     except GuestError:

@@ -1,4 +1,4 @@
-"""The logs of Windows Setup, the first start and sysprep, read off a machine's disk from outside."""
+"""The logs of Windows Setup, the first start and sysprep, read from a machine's disk from outside."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LOGS = (
 
 
 def read(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> list[DiskLog]:
-    """The logs that are there.
+    """The logs that exist.
 
     :param folder: for temporary files, which may be as large as the disk.
-    :raises WinlabError: none is there, or the disk can't be read.
+    :raises WinlabError: there are none, or the disk can't be read.
     """
     return [
         DiskLog(name.removeprefix("Windows/").lstrip("$").replace("/", "-"), content)
@@ -60,7 +60,7 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
 
 
 def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> Path:
-    """A local file with the content of the base volume: the cache's golden image, or else a copy."""
+    """A local file with the content of the base volume: the cache's golden image, or otherwise a copy."""
     key = golden.key_of(volume)
     kept = None if key is None else golden_cache.find(key)
     # an image that was removed and rebuilt has the same key, but not the same content

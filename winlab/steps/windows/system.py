@@ -77,7 +77,7 @@ class WindowsSteps:
         return node.condition(self._run, self._node)
 
     def start(self, service: str, progress: Progress) -> None:
-        """Run the script again that set the service up: it starts one that does not run."""
+        """Run the script that set the service up again: it starts a service that does not run."""
         node.start(self._run, self._node, service, progress)
 
     def restart_kubelet(self) -> None:
