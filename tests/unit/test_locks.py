@@ -106,10 +106,14 @@ def full() -> Iterator[None]:
 
 def test_a_lock_on_a_full_disk_is_held_and_released(tmp_path: Path, full: None) -> None:
     path = tmp_path / "lock"
-    with pytest.raises(ValueError, match="its own"), locks.attempt(path) as mine:  # not an OSError of the release
-        with locks.attempt(path) as other:
+
+    def fail() -> None:
+        with locks.attempt(path) as mine, locks.attempt(path) as other:
             assert (mine, other) == (True, False)
-        raise ValueError("its own")
+            raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):  # not an OSError of the release
+        fail()
     assert locks.holder(path) == "?"
     with locks.attempt(path) as again:
         assert again
