@@ -101,8 +101,7 @@ def _open(path: Path, how: int) -> Iterator[int | None]:
     A file that was removed while we waited for its lock protects nothing: the next process locks a new one.
     """
     while True:
-        # others may read who holds it, but whatever the umask, they must not be able to hold it
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others must not be able to hold it, whatever the umask
         try:
             try:
                 fcntl.flock(file, how)

@@ -126,4 +126,4 @@ def test_others_can_not_hold_a_lock_whatever_the_umask(tmp_path: Path) -> None:
             pass
     finally:
         os.umask(before)
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}

@@ -214,7 +214,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
         raise UsageError("A lab without workers has no nodes that could join.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
     host, _, port = cluster.external.rpartition(":")
-    own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
+    own_names = not set(plan.network.resolvers) <= set(plan.host.resolvers)  # the lab uses others than this host
     try:
         with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as connection:
             here = connection.getsockname()[0] == connection.getpeername()[0]
