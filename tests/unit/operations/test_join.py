@@ -326,6 +326,38 @@ def test_what_is_no_kubeconfig(config: Path, tmp_path: Path) -> None:
         join.chosen(tmp_path / "missing", "", "lab")
 
 
+@pytest.mark.parametrize(("name", "context"), [("1", ""), ("1", "1"), ("1.5", ""), ("true", "true"), ("'1'", "")])
+def test_names_that_are_numbers_are_texts(name: str, context: str, tmp_path: Path) -> None:
+    """F30: as kubectl reads them."""
+    (tmp_path / "config").write_text(
+        f"contexts: [{{name: {name}, context: {{cluster: {name}, user: {name}}}}}]\n"
+        f"clusters: [{{name: {name}, cluster: {{server: https://h}}}}]\n"
+        f"users: [{{name: {name}, user: {{token: x}}}}]\n"
+        f"current-context: {name}\n"
+    )
+    made = yaml.safe_load(join.chosen(tmp_path / "config", context, "lab"))
+    assert made["users"] == [{"name": "winlab-lab", "user": {"token": "x"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("contexts: [{name: a, context: {cluster: a}}]", "The field 'user' is missing."),
+        ("contexts: [{name: a}]", "The field 'context' is missing."),
+        ("contexts: [{name: a, context: {cluster: a, user: b}}]\nusers: null", "It has no user 'b'."),
+        ("contexts: [{name: a, context: []}]", "A field of it is not the mapping, list or text that kubectl expects"),
+        ("contexts: 3", "A field of it is not the mapping, list or text that kubectl expects there."),
+        ("contexts: null", ""),
+    ],
+)
+def test_what_is_wrong_with_a_kubeconfig_is_said_in_words(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(f"{text}\nclusters: [{{name: a, cluster: {{}}}}]\ncurrent-context: a\n")
+    with pytest.raises(UsageError) as caught:
+        join.chosen(tmp_path / "config", "", "lab")
+    assert caught.value.why.startswith(why)
+    assert "Error" not in str(caught.value) + caught.value.why + caught.value.cure
+
+
 def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Path] = []
 

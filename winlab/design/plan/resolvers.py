@@ -61,8 +61,7 @@ def left_out(plan: Plan) -> list[str]:
         return []  # all of them, or those of the spec
     networks = inside(plan.network.cidr, plan.kubernetes, joins=plan.joins)
     return [
-        f"Nodes are not given this host's name server {one}, which they can't reach. {why} "
-        "network.dns can name others."
+        f"Nodes are not given this host's name server {one}, which they can't reach. {why} network.dns can name others."
         for one in plan.host.resolvers
         if (why := unreachable(one, networks))
     ]
