@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import paramiko
@@ -48,19 +48,28 @@ class SshGuest:
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
 
         def log_in() -> None:
-            self._client.connect(
-                tag.full_name,  # whose host key it must have; the connection itself is made below
-                PORT,
-                tag.user,
-                key_filename=str(folder.ssh_key),
-                allow_agent=False,
-                look_for_keys=False,
-                timeout=timeout,
-                banner_timeout=timeout,
-                auth_timeout=timeout,
-                sock=dial(tag.floating, timeout),
-            )
-            self._transport.set_keepalive(KEEPALIVE)
+            connection = dial(tag.floating, timeout)
+            try:
+                self._client.connect(
+                    tag.full_name,  # whose host key it must have
+                    PORT,
+                    tag.user,
+                    key_filename=str(folder.ssh_key),
+                    allow_agent=False,
+                    look_for_keys=False,
+                    timeout=timeout,
+                    banner_timeout=timeout,
+                    auth_timeout=timeout,
+                    sock=connection,
+                )
+                self._transport.set_keepalive(KEEPALIVE)
+            except BaseException:
+                # first the socket: paramiko's thread reads as long as the guest sends, and closing waits for it
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                self._client.close()
+                connection.close()
+                raise
 
         try:
             stopping.patiently(log_in)

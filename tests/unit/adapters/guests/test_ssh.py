@@ -106,6 +106,31 @@ def is_killed(channel: paramiko.Channel, _sshd: Sshd) -> None:
     channel.close()
 
 
+@pytest.mark.parametrize("sent", [b"x" * 1000, b"SSH-2.0-x\r\n" + bytes(1000)])
+def test_a_failed_login_leaves_no_thread_behind(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N15: paramiko's thread read an endless banner, with half a CPU."""
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    folder.ensure_credentials(plan)
+    before = set(threading.enumerate())
+    here, there = socket.socketpair()
+
+    def send() -> None:
+        with suppress(OSError):
+            while True:
+                there.sendall(sent)
+                time.sleep(0.01)
+
+    threading.Thread(target=send, daemon=True).start()
+    monkeypatch.setattr(ssh, "dial", lambda _address, _timeout: here)
+    with pytest.raises(UnreachableError, match="does not answer ssh"):
+        SshGuest(tags.of(plan, plan.nodes[0]), folder, 1)
+    limit = time.monotonic() + 60
+    with closing(there):
+        while left := set(threading.enumerate()) - before:
+            assert time.monotonic() < limit, left
+            time.sleep(0.05)
+
+
 def test_output_and_exit_code(login: Login) -> None:
     guest, server = login(ends(7))
     out, err = bytearray(), bytearray()
