@@ -84,6 +84,8 @@ def plan(
     plans.check_prefix(prefix)
     plans.check_lab_name(lab)
     admin = chosen(config, context, lab)
+    if program := runs(admin):
+        tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))
     cluster = one_step.perform(
         "look at the cluster",
         lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
@@ -175,6 +177,15 @@ def chosen(path: Path, context: str, lab: str) -> str:
     except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"The context '{name}' in '{path}' can't be used.", why=_reason(error)) from error
     return made
+
+
+def runs(admin: str) -> str:
+    """The program that a kubeconfig of one context has kubectl run for its credentials; empty if there is none.
+
+    Without its arguments, which may have secrets.
+    """
+    (row,) = documents.from_yaml(admin)["users"]
+    return str((row["user"].get("exec") or {}).get("command") or "")
 
 
 def look_at(
