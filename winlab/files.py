@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -18,6 +19,7 @@ from winlab.errors import UsageError
 from winlab.events import Progress
 
 BLOCK = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a disk without space, or of a limit for files
 
 
 def write_atomic(
