@@ -9,7 +9,6 @@ from rich.console import Console
 
 from winlab.adapters.guests.systems import command_line
 from winlab.cli import main, progress
-from winlab.design.fault import disk
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
@@ -46,13 +45,6 @@ def test_sizes(text: str | int, mib: int) -> None:
 def test_sizes_that_are_none(text: object) -> None:
     with pytest.raises(ValueError, match="size"):
         sizes.parse_mib(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "size"), [("50MiB", 50 << 20), ("1", 1), ("2GB", 2 << 30), ("1.5g", 3 << 29), ("0.5KB", 512)]
-)
-def test_sizes_of_a_disk_that_is_full(text: str, size: int) -> None:
-    assert disk.parse(text) == size
 
 
 def test_command_lines() -> None:
