@@ -446,3 +446,34 @@ def test_f10_resolvers_that_nodes_can_not_reach(server: str, change: str, why: s
     assert made.network.resolvers == ("192.0.2.53",)
     (said,) = [one for one in advice.advice(made) if "name server" in one]
     assert f"this host's name server {server}, which they can't reach. {why}" in said
+
+
+@pytest.mark.parametrize(
+    ("keyboard", "taken"),
+    [
+        ("0407:00000407", True),
+        ("de-DE", True),
+        ("0407:00000407;0409:00000409", True),
+        ("de-DE;0409:00000409;sr-Latn-RS", True),
+        ("0411:{03B5835F-F03C-411B-9CE2-AA23E1171E36}{A76C93D9-5523-4E90-AAFA-4DB112F9AC76}", True),
+        ("0407:00000407;", False),
+        (";0407:00000407", False),
+        ("0407:00000407,0409:00000409", False),
+        ("0407:407", False),
+        ("German", False),
+        ("de-DE;" * 10 + "de-DE", False),
+        ("0411:{03B5835F-F03C-411B-9CE2-AA23E1171E36}", False),
+        ("de-DE</InputLocale>", False),
+    ],
+)
+def test_m5_keyboards(keyboard: str, taken: bool) -> None:
+    """hashicorp/packer#5418."""
+    changes = ["workers.os=windows-2022", f"workers.keyboard='{keyboard}'"]
+    if not taken:
+        with pytest.raises(UsageError, match="not valid") as caught:
+            Spec.load("1-1-1", changes)
+        assert "0407:00000407" in caught.value.why  # the example
+        return
+    made = plans.make(plans.KVM, "1-1-1", *changes)
+    (node,) = made.windows_nodes()
+    assert f"<InputLocale>{keyboard}</InputLocale>" in answer.answer_xml(node, "a password", expand)
