@@ -194,8 +194,9 @@ def _check_size(text: str | bytes | bytearray) -> None:
 
 def _parts_of(text: str | bytes | bytearray) -> int:
     """The values and keys of a JSON text, and commas and the like in its texts."""
-    signs = ",:[{" if isinstance(text, str) else (b",", b":", b"[", b"{")
-    return sum(text.count(sign) for sign in signs)  # type: ignore[arg-type]
+    if isinstance(text, str):
+        return sum(text.count(sign) for sign in ",:[{")
+    return sum(text.count(sign) for sign in (b",", b":", b"[", b"{"))
 
 
 def _whole(digits: str) -> int:
