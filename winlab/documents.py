@@ -163,8 +163,8 @@ def _check_numbers(value: Any, seen: set[int]) -> None:
 def from_json(text: str | bytes | bytearray) -> Any:
     """The value that a JSON text stands for.
 
-    :raises ValueError: it is not JSON (neither is ``NaN``), is too large, has too many values, is nested too deeply, or
-        has a number that is too large, or half of a character. No other error.
+    :raises ValueError: it is not JSON (neither is ``NaN``), or has half of a character. Or it, its depth, a number or
+        the count of its values is too large. No other error.
     """
     _check_size(text)
     try:
