@@ -24,6 +24,11 @@ def name(number: int) -> str:
         return f"user {number}"
 
 
+def running() -> str:
+    """The name of the user that programs run as: under sudo root, not the caller."""
+    return name(os.geteuid())
+
+
 def others(owners: Collection[int | None]) -> str:
     """The names of the users who made something; empty if this one is among them, or none is known."""
     known = sorted({one for one in owners if one is not None})

@@ -19,6 +19,9 @@ DEEPEST = 100  # collections within each other
 WRITTEN = 50_000  # values of a YAML text; each takes some 25 microseconds and 700 bytes
 MOST = 300_000  # the same, with aliases written out
 DIGITS = 40  # of a whole number
+LARGEST = 32 << 20  # bytes or characters of a JSON text
+PARTS = 3_000_000  # values and keys of a JSON text; each takes up to some 100 bytes
+STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)  # of JSON; the quantifiers keep the search linear
 SURROGATE = re.compile("[\ud800-\udfff]")  # half of a character, by an escape
 
 
@@ -160,9 +163,10 @@ def _check_numbers(value: Any, seen: set[int]) -> None:
 def from_json(text: str | bytes | bytearray) -> Any:
     """The value that a JSON text stands for.
 
-    :raises ValueError: it is not JSON (neither is ``NaN``), is nested too deeply, or has a number that is
-        too large, or half of a character. No other error.
+    :raises ValueError: it is not JSON (neither is ``NaN``), or has half of a character. Or it, its depth, a number or
+        the count of its values is too large. No other error.
     """
+    _check_size(text)
     try:
         value = json.loads(text, parse_int=_whole, parse_float=_real, parse_constant=_no_number)
         escapes = "\\" in text if isinstance(text, str) else b"\\" in text
@@ -172,6 +176,27 @@ def from_json(text: str | bytes | bytearray) -> Any:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     return value
+
+
+def _check_size(text: str | bytes | bytearray) -> None:
+    """Refuse a JSON text of which a few bytes each become an object: ``[[],[],[], ...`` takes 30 times its size.
+
+    :raises ValueError: it is too large, or has too many values.
+    """
+    if len(text) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST >> 20} MiB")
+    if _parts_of(text) > PARTS:
+        # commas in texts don't count; such a look is slower
+        words = text if isinstance(text, str) else text.decode("latin-1")
+        if _parts_of(STRING.sub("", words)) > PARTS:
+            raise ValueError(f"it has more than {PARTS:,} values")
+
+
+def _parts_of(text: str | bytes | bytearray) -> int:
+    """The values and keys of a JSON text, and commas and the like in its texts."""
+    if isinstance(text, str):
+        return sum(text.count(sign) for sign in ",:[{")
+    return sum(text.count(sign) for sign in (b",", b":", b"[", b"{"))
 
 
 def _whole(digits: str) -> int:

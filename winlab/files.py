@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -18,6 +19,7 @@ from winlab.errors import UsageError
 from winlab.events import Progress
 
 BLOCK = 1 << 20
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a disk without space, or of a limit for files
 
 
 def write_atomic(
@@ -139,6 +141,29 @@ def _is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid()
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder, and its parents, for their owner alone: users' files and keys are in it.
+
+    One of an earlier winlab is closed to others; its parents are left as they are, because they may be anyone's.
+
+    :raises OSError: it can't be made.
+    """
+    make_parents(folder)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid == os.geteuid() and about.st_mode & 0o077:
+        folder.chmod(0o700)
+
+
+def make_parents(path: Path) -> None:
+    """Make the folders above a path that are missing, for their owner alone, whatever the umask.
+
+    :raises OSError: one can't be made.
+    """
+    for one in reversed([one for one in path.parents if not one.exists()]):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
 def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
     """Give a file this text and mode, and make its folder; returns whether anything changed.
 
@@ -146,7 +171,7 @@ def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
     """
     if path.exists() and path.read_bytes() == text.encode() and path.stat().st_mode & 0o777 == mode:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     write_atomic(path, text, mode=mode)
     return True
 

@@ -31,6 +31,7 @@ from pydantic import ValidationError
 from winlab import files, journal, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.errors import AccessError, ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Event, Listener, Progress
@@ -41,9 +42,14 @@ STAGING = "staging-"
 
 
 class LabFolder:
-    """The folder of one lab. It is not created until something is written."""
+    """The folder of one lab. It is not created until something is written.
+
+    :raises UsageError: the name can't be a folder's.
+    """
 
     def __init__(self, lab: str) -> None:
+        if lab in ("", ".", "..") or "/" in lab or "\0" in lab:
+            check_lab_name(lab)  # which says what names can be
         self.lab = lab
         self.path = settings.state_dir() / "labs" / lab
         self.ssh_key = self.path / "id_ed25519"
@@ -63,7 +69,8 @@ class LabFolder:
         :raises AccessError: it can't be made.
         """
         with changing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            files.make_parents(self.path)
+            self.path.mkdir(exist_ok=True, mode=0o700)
             self.path.chmod(0o700)
 
     def write(self, path: Path, text: str, mode: int = 0o600) -> None:
@@ -197,7 +204,7 @@ class LabFolder:
         path = self.path.with_name(".staging.lock")  # no lab's own lock has this name
         with ExitStack() as held:
             with changing(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
+                files.make_parents(path)
                 held.enter_context(locks.briefly(path))
             yield
 
@@ -271,7 +278,7 @@ class LabFolder:
         """
         with ExitStack() as held:
             with changing(self.lock):
-                self.lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                files.make_parents(self.lock)
                 held.enter_context(locks.held(self.lock, progress, doing))
             yield
 

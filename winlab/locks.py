@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 from winlab.digits import is_number
 from winlab.events import Progress
@@ -28,9 +27,8 @@ def attempt(path: Path) -> Iterator[bool]:
             return
         # who holds it is only for people: a full disk must not keep anyone from a lock
         with suppress(OSError):
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            os.ftruncate(file, 0)
+            os.pwrite(file, str(os.getpid()).encode(), 0)  # no buffer, which closing would try to write once more
         yield True  # closing the file releases the lock
 
 
@@ -97,13 +95,14 @@ def briefly(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _open(path: Path, how: int) -> Iterator[TextIO | None]:
-    """The locked file; None if another process holds it.
+def _open(path: Path, how: int) -> Iterator[int | None]:
+    """The locked file's descriptor; None if another process holds it.
 
     A file that was removed while we waited for its lock protects nothing: the next process locks a new one.
     """
     while True:
-        with path.open("a+") as file:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)  # others must not be able to hold it, whatever the umask
+        try:
             try:
                 fcntl.flock(file, how)
             except BlockingIOError:
@@ -112,14 +111,16 @@ def _open(path: Path, how: int) -> Iterator[TextIO | None]:
             if _is_at(path, file):
                 yield file
                 return
+        finally:
+            os.close(file)
 
 
-def _is_at(path: Path, file: TextIO) -> bool:
+def _is_at(path: Path, file: int) -> bool:
     try:
-        there = path.stat()
+        found = path.stat()
     except FileNotFoundError:
         return False
-    return os.path.samestat(there, os.fstat(file.fileno()))
+    return os.path.samestat(found, os.fstat(file))
 
 
 @contextmanager

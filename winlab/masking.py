@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus
@@ -26,6 +27,9 @@ WRAPPED = re.compile(
     rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}+(?:(?:\r?\n[ \t]*|(?:\\r)?\\n)(?!-)[A-Za-z0-9+/_-]{4,}+={0,2})+"
 )
 BREAK = re.compile(rb"\r?\n[ \t]*|(?:\\r)?\\n")
+# What a terminal or a formatter puts between the characters of a long value: the end of a line and an indent, also in
+# JSON's spelling, the zeros of UTF-16, and colours
+BETWEEN = re.compile(rb"\r?\n[ \t\0]*|[\r\0]+|\\[rn][ \t]*|\x1b\[[0-9;?]{0,20}[A-Za-z]")
 # base64 of "-----BEGIN", wherever the key that may follow ends
 PEM64 = re.compile(rb"LS0tLS1CRUdJTi[A-Za-z0-9+/]{16,}={0,2}")
 # What the rarer forms have: only a content that has it, too, is searched for them
@@ -66,9 +70,11 @@ class Masker:
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         made: dict[bytes, bytes] = {}
+        self._broken: dict[bytes, str] = {}  # names of secrets by their texts, without what may be between
         for name, value in secrets.items():
-            narrow, wide = _instead(name), f"[secret {name}]".encode("utf-16-le")[:-1]
+            narrow, wide = _instead(name), _wide(f"[secret {name}]")
             for part in _parts(value):
+                self._broken.setdefault(BETWEEN.sub(b"", part.encode()), name)
                 for form in _forms(part):
                     made.setdefault(form, wide if b"\0" in form else narrow)
         self._needles: dict[bytes, list[_Needle]] = {}  # by what a content must have for any of them to be in it
@@ -87,7 +93,7 @@ class Masker:
         return self.mask(content) != content
 
     def _masked(self, content: bytes) -> bytes:
-        masked = _replaced(content, [*self._known(content), *self._wrapped(content)])
+        masked = _replaced(content, [*self._known(content), *self._wrapped(content), *self._interrupted(content)])
         masked = _replaced(masked, _private_keys(masked))
         masked = PEM64.sub(_key_in_base64, masked)
         for name, pattern in PATTERNS:
@@ -110,10 +116,44 @@ class Masker:
                     yield _Place(*block.span(), needle.instead)
                     break
 
+    def _interrupted(self, content: bytes) -> Iterator[_Place]:
+        """Secrets that line ends, indents, zeros or colours interrupt."""
+        joined = BETWEEN.sub(b"", content)
+        if len(joined) == len(content):
+            return
+        hits = [
+            (hit.start(), hit.end(), name)
+            for text, name in self._broken.items()
+            if len(text) >= SHORTEST
+            for hit in re.finditer(re.escape(text), joined)
+        ]
+        if not hits:
+            return
+        places = _Places(content)
+        for first, end, name in hits:
+            begin, last = places.of(first), places.of(end - 1)
+            wide = content[begin : last + 1].count(b"\0") >= end - first - 1
+            yield _Place(begin, last + 1, _wide(f"[secret {name}]") if wide else _instead(name))
+
     def _possible(self, content: bytes) -> Iterator[_Needle]:
         for sign, needles in self._needles.items():
             if sign in content:
                 yield from needles
+
+
+class _Places:
+    """Where each byte of a content without :data:`BETWEEN` is in the content itself."""
+
+    def __init__(self, content: bytes) -> None:
+        self._joined, self._gone = [0], [0]  # from this byte on, so many are left out
+        gone = 0
+        for hit in BETWEEN.finditer(content):
+            gone += len(hit[0])
+            self._joined.append(hit.end() - gone)
+            self._gone.append(gone)
+
+    def of(self, byte: int) -> int:
+        return byte + self._gone[bisect_right(self._joined, byte) - 1]
 
 
 def _replaced(content: bytes, places: Iterator[_Place] | list[_Place]) -> bytes:

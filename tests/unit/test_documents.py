@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -150,3 +151,25 @@ def test_merges_and_aliases_still_work() -> None:
     assert documents.from_yaml(text) == yaml.safe_load(text)
     assert documents.from_yaml("") is None
     assert documents.nodes("") is None
+
+
+@pytest.mark.parametrize("kind", [str, str.encode])
+def test_json_of_more_values_than_memory_is_not_read(
+    kind: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N6: 61 MiB of it took 1.6 GB."""
+    assert documents.LARGEST == 32 << 20
+    monkeypatch.setattr(documents, "LARGEST", 1 << 20)  # for speed
+    monkeypatch.setattr(documents, "PARTS", 30_000)
+    read: list[object] = []
+    monkeypatch.setattr("winlab.documents.json.loads", lambda text, **_: read.append(text))
+    many = documents.PARTS // 2 + 1
+    large = '{"a": "' + "x" * documents.LARGEST
+    for text in ("[" + "[]," * many + "1]", "[" + "{}," * many + "1]", "[" * documents.PARTS + "[]", large):
+        with pytest.raises(ValueError, match="it has more than"):
+            documents.from_json(kind(text))
+    assert not read
+    log = json.dumps('a, b: [c] " {d}, \\') + "," + json.dumps("{[,:" * documents.PARTS)  # commas in texts
+    documents.from_json(kind(f"[{log}]"))
+    documents.from_json(kind('{"items": [' + '{"name": "a"},' * (documents.PARTS // 5) + "{}]}"))
+    assert len(read) == 2

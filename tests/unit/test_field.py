@@ -23,11 +23,13 @@ from isos import BOOT, make_server_medium, make_wim
 from winlab import documents
 from winlab.cli import main
 from winlab.design.catalog import recipes, versions
+from winlab.design.plan import advice
 from winlab.design.render import answer
 from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
 from winlab.errors import HostError, UsageError
 from winlab.events import Quiet
+from winlab.host import facts, subnet
 from winlab.operations import explain, load, lock_file
 from winlab.supply import disk_format, download, http_client
 from winlab.supply.artifacts.oci import archive
@@ -381,3 +383,99 @@ def test_n22_a_raw_image_that_qemu_mistakes_for_vmdk(tmp_path: Path, head: bytes
     assert "begins like vmdk" in caught.value.why
     path.write_bytes(b"#!/bin/sh\necho version=1\n" + bytes(4096))
     disk_format.check(path, "raw", "the file")
+
+
+@pytest.mark.parametrize("row", rows("networks.yaml"), ids=lambda row: f"{row['report']} {row['field']}={row['value']}")
+def test_networks(row: dict[str, Any]) -> None:
+    if row["field"] == "external":
+        if row["kept"] == "refused":
+            with pytest.raises(UsageError, match="can't be the external subnet"):
+                subnet.choose(row["value"], None, [])
+            return
+        assert subnet.choose(row["value"], None, []) == row["kept"]
+        return
+    change = f"{row['field']}={row['value']}"
+    if row["kept"] == "refused":
+        with pytest.raises(UsageError) as caught:
+            Spec.load("1-1-1", [change])
+        assert f"{row['value']} should be a private IPv4 network" in caught.value.why
+        return
+    made = plans.make(plans.KVM, "1-1-1", change)
+    networks = {
+        "network.cidr": made.network.cidr,
+        "kubernetes.pod_cidr": made.cluster.pod_cidr,
+        "kubernetes.service_cidr": made.cluster.service_cidr,
+    }
+    assert networks[row["field"]] == row["kept"]
+    usual = plans.make(plans.KVM, "1-1-1", f"{row['field']}={row['kept']}")
+    assert made.digest == usual.digest
+
+
+@pytest.mark.parametrize(
+    ("resolvers", "kept"),
+    [
+        ("nameserver 127.0.0.53\nnameserver 0.0.0.0\n", []),
+        ("nameserver 224.0.0.251\nnameserver 255.255.255.255\nnameserver 192.0.2.53\n", ["192.0.2.53"]),
+        # a cloud's: router and firewall let name servers pass (test_topology.py, test_host_parts.py)
+        ("nameserver 169.254.169.254\n", ["169.254.169.254"]),
+    ],
+)
+def test_f9_resolvers_of_the_host(resolvers: str, kept: list[str]) -> None:
+    assert facts.parse_resolvers(resolvers) == kept
+
+
+@pytest.mark.parametrize(
+    ("server", "change", "why"),
+    [
+        ("127.0.0.53", "network.reach=all", "127.0.0.53 is not the address of another machine."),
+        ("0.0.0.0", "network.reach=all", "0.0.0.0 is not the address of another machine."),
+        ("255.255.255.255", "network.reach=all", "255.255.255.255 is not the address of another machine."),
+        ("10.96.0.53", "network.reach=all", "10.96.0.53 is in the network of the services, 10.96.0.0/16."),
+        ("10.244.1.53", "network.reach=all", "10.244.1.53 is in the network of the pods, 10.244.0.0/16."),
+        ("10.77.0.101", "network.reach=all", "10.77.0.101 is in the network of the nodes, 10.77.0.0/24."),
+        ("192.168.1.1", "network.cidr=192.168.1.0/24", "192.168.1.1 is in the network of the nodes, 192.168.1.0/24."),
+    ],
+)
+def test_f10_resolvers_that_nodes_can_not_reach(server: str, change: str, why: str) -> None:
+    with pytest.raises(UsageError, match="Nodes can't reach the name server") as caught:
+        plans.make(plans.KVM, "1-1-1", change, f"network.dns=[192.0.2.1, {server}]")
+    assert caught.value.why == why
+    alone = plans.KVM.model_copy(update={"resolvers": [server]})
+    with pytest.raises(UsageError, match="Nodes can't reach the name server"):
+        plans.make(alone, "1-1-1", change)
+    one_of_two = plans.KVM.model_copy(update={"resolvers": [server, "192.0.2.53"]})
+    made = plans.make(one_of_two, "1-1-1", change)
+    assert made.network.resolvers == ("192.0.2.53",)
+    (said,) = [one for one in advice.advice(made) if "name server" in one]
+    assert f"this host's name server {server}, which they can't reach. {why}" in said
+
+
+@pytest.mark.parametrize(
+    ("keyboard", "taken"),
+    [
+        ("0407:00000407", True),
+        ("de-DE", True),
+        ("0407:00000407;0409:00000409", True),
+        ("de-DE;0409:00000409;sr-Latn-RS", True),
+        ("0411:{03B5835F-F03C-411B-9CE2-AA23E1171E36}{A76C93D9-5523-4E90-AAFA-4DB112F9AC76}", True),
+        ("0407:00000407;", False),
+        (";0407:00000407", False),
+        ("0407:00000407,0409:00000409", False),
+        ("0407:407", False),
+        ("German", False),
+        ("de-DE;" * 10 + "de-DE", False),
+        ("0411:{03B5835F-F03C-411B-9CE2-AA23E1171E36}", False),
+        ("de-DE</InputLocale>", False),
+    ],
+)
+def test_m5_keyboards(keyboard: str, taken: bool) -> None:
+    """hashicorp/packer#5418."""
+    changes = ["workers.os=windows-2022", f"workers.keyboard='{keyboard}'"]
+    if not taken:
+        with pytest.raises(UsageError, match="not valid") as caught:
+            Spec.load("1-1-1", changes)
+        assert "0407:00000407" in caught.value.why  # the example
+        return
+    made = plans.make(plans.KVM, "1-1-1", *changes)
+    (node,) = made.windows_nodes()
+    assert f"<InputLocale>{keyboard}</InputLocale>" in answer.answer_xml(node, "a password", expand)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,9 @@ from typing import Any
 import plans
 import pytest
 
-from winlab import files, locks
+from winlab import files, locks, settings
 from winlab.design.plan import credentials
+from winlab.errors import UsageError
 from winlab.lab_folder import LabFolder
 
 
@@ -122,3 +124,22 @@ def test_a_file_can_be_written_while_another_ends_staging_in_a_folder_that_it_ma
         folder.write(folder.path / "drive-node-1", "payload.iso")
         staging.result()
     assert (folder.path / "drive-node-1").read_text() == "payload.iso"
+
+
+def test_the_state_folder_is_private_whatever_the_umask() -> None:
+    before = os.umask(0)
+    try:
+        with LabFolder("lab").held(lambda *_: None, "x"), LabFolder("other").locked():  # type: ignore[arg-type]
+            pass
+    finally:
+        os.umask(before)
+    state = settings.state_dir()
+    for path in (state, *state.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o022 == 0, path
+        assert path.is_file() or stat.S_IMODE(path.stat().st_mode) == 0o700, path
+
+
+@pytest.mark.parametrize("name", ["a/b", "/etc", "..", ".", "", "a\0b"])
+def test_a_name_that_is_a_path_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="can't be the name of a lab"):
+        LabFolder(name)

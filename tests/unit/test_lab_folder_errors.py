@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import plans
@@ -57,7 +58,7 @@ def test_a_journal_that_can_t_be_written_hides_no_failure(monkeypatch: pytest.Mo
     """The step's own error is what users see; the journal's is noted once."""
     folder, noted = LabFolder("lab"), list[str]()
     folder.record(StepDone(step="a"))
-    monkeypatch.setattr("winlab.journal.os.open", failing(errno.ENOSPC))
+    monkeypatch.setattr("winlab.journal.os", SimpleNamespace(**{**vars(os), "open": failing(errno.ENOSPC)}))
 
     def listen(event: Event) -> None:
         if trouble := folder.record(event):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from winlab import locks
 
@@ -89,3 +93,37 @@ def test_a_lock_that_was_removed_meanwhile_protects_nothing(tmp_path: Path) -> N
     with locks.attempt(path) as mine:
         assert mine
     assert order == ["second"]
+
+
+@pytest.fixture
+def full() -> Iterator[None]:
+    """No file can be written, as on a full disk: the kernel refuses it with an OSError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_lock_on_a_full_disk_is_held_and_released(tmp_path: Path, full: None) -> None:
+    path = tmp_path / "lock"
+
+    def fail() -> None:
+        with locks.attempt(path) as mine, locks.attempt(path) as other:
+            assert (mine, other) == (True, False)
+            raise ValueError("its own")
+
+    with pytest.raises(ValueError, match="its own"):  # not an OSError of the release
+        fail()
+    assert locks.holder(path) == "?"
+    with locks.attempt(path) as again:
+        assert again
+
+
+def test_others_can_not_hold_a_lock_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with locks.attempt(tmp_path / "lock"), locks.briefly(tmp_path / "brief"):
+            pass
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}

@@ -82,6 +82,37 @@ def test_base64_over_several_lines(value: str, length: int) -> None:
         assert b"[secret it]" in Masker({"it": value}).mask(f"before\n{wrapped}\nafter".encode())
 
 
+BREAKS = {
+    "a line end": ("\n", "utf-8"),
+    "a line end of Windows": ("\r\n", "utf-8"),
+    "an indent": ("\r\n          ", "utf-8"),
+    "a line end in JSON": ("\\r\\n    ", "utf-8"),
+    "zeros": ("\0", "utf-8"),
+    "colours": ("\x1b[0m\x1b[31;1m", "utf-8"),
+    "an indent in UTF-16": ("\r\n   ", "utf-16-le"),
+    "an indent in UTF-16 of the other order": ("\r\n   ", "utf-16-be"),
+}
+
+
+@pytest.mark.parametrize("way", BREAKS)
+@given(value=st.text(string.ascii_letters + string.digits + "+/=-", min_size=12, max_size=40), data=st.data())
+def test_a_secret_that_is_interrupted(way: str, value: str, data: st.DataObject) -> None:
+    """N16: by the width of a console, by Format-List, by a terminal's colours."""
+    between, encoding = BREAKS[way]
+    at = sorted(data.draw(st.sets(st.integers(1, len(value) - 1), min_size=1, max_size=3)))
+    pieces = [value[begin:end] for begin, end in zip([0, *at], [*at, len(value)], strict=True)]
+    content = f"Password : {between.join(pieces)}\r\n".encode(encoding)
+    masker = Masker({"pw": value})
+    masked = masker.mask(content)
+    assert masked.decode(encoding) == "Password : [secret pw]\r\n"
+    assert not masker.has_secret(masked)
+
+
+def test_lines_that_only_begin_like_a_secret_stay() -> None:
+    text = b"Abcdef-\n12346\r\nAbcdef-\x1b[0m1234\nAbcdef- 12345\n\\nAbcdef"
+    assert Masker({"one": "Abcdef-12345"}).mask(text) == text
+
+
 @cache
 def _keys() -> tuple[str, str]:
     private = serialization.PrivateFormat

@@ -18,13 +18,30 @@ from winlab.events import NodeTransport, Note, StepDone, StepFailed, StepProgres
 
 
 @pytest.mark.parametrize(
-    ("text", "mib"), [("2GiB", 2048), ("512", 512), (512, 512), ("1 TiB", 1 << 20), ("8g", 8192), ("7m", 7)]
+    ("text", "mib"),
+    [
+        ("2GiB", 2048),
+        ("512", 512),
+        (512, 512),
+        ("1 TiB", 1 << 20),
+        ("8g", 8192),
+        ("7m", 7),
+        # M3: canonical/multipass#67, lima-vm/lima#1153, abiosoft/colima#976
+        ("4GB", 4096),
+        ("1.5G", 1536),
+        ("1.5 GiB", 1536),
+        ("0.125TB", 1 << 17),
+        ("512MB", 512),
+        ("2.0", 2),
+    ],
 )
 def test_sizes(text: str | int, mib: int) -> None:
     assert sizes.parse_mib(text) == mib
 
 
-@pytest.mark.parametrize("text", ["", "two", "2 parsecs", "-1", "1.5GiB", True, None, 1.5])
+@pytest.mark.parametrize(
+    "text", ["", "two", "2 parsecs", "-1", "1.5", "1.3GiB", ".5G", "1.G", "1,5G", "1e3", "4Gb/s", True, None, 1.5]
+)
 def test_malformed_sizes(text: object) -> None:
     with pytest.raises(ValueError, match="size"):
         sizes.parse_mib(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -15,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from winlab import files
 from winlab.cli import (
     bundle,
     cluster,
@@ -76,7 +76,6 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 
@@ -188,7 +187,7 @@ def _run(session: Session) -> int:
 
 def _of_output(error: Exception) -> Exception:
     """*error*, or what it means if the standard output can't be written: such an error names no file."""
-    if not isinstance(error, OSError) or error.filename is not None or error.errno not in FULL:
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in files.FULL:
         return error
     drop_output()  # what is left of it would fail again
     return HostError(

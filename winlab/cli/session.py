@@ -154,8 +154,18 @@ def current() -> Session:
     return _current.get()
 
 
+def checked_lab(value: str) -> str:
+    """A lab's name as the user gave it.
+
+    :raises UsageError: no lab can have it.
+    """
+    from winlab.design.plan.make import check_lab_name
+
+    return check_lab_name(value, own=True)
+
+
 def _choose_lab(value: str) -> str:
-    current().lab = value
+    current().lab = checked_lab(value)
     return value
 
 
@@ -175,4 +185,8 @@ LabName = Annotated[
         callback=_choose_lab,
     ),
 ]
-Format = Annotated[Output, typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output)]
+Format = Annotated[
+    Output,
+    # eager: it also decides how another option's error is printed
+    typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output, is_eager=True),
+]

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from winlab import settings
 from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_labs
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import Format, LabName, checked_lab, current
 
 if TYPE_CHECKING:
     from winlab import Explained
@@ -68,7 +68,7 @@ def support(
 
     if name is not None and lab not in (name, settings.DEFAULT_LAB):
         raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
-    own, missing = Lab(name or lab), list[str]()
+    own, missing = Lab(checked_lab(name) if name is not None else lab), list[str]()
     with current().shown(Output.TABLE) as tell:  # on the standard error
 
         def listen(event: Event) -> None:

@@ -99,7 +99,7 @@ class Record:
         """
         words = self.changes.model_dump(exclude_defaults=True)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
             files.write_atomic(self.path, HEADER + yaml.safe_dump(words), mode=0o644, durable=True)
             files.sync(self.path.parent)
         except OSError as error:

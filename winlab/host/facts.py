@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from winlab import documents, files
 from winlab.design.plan.facts import DEFAULT_RESOLVERS, HostFacts
+from winlab.design.plan.resolvers import is_server
 from winlab.errors import HostError, UsageError
 from winlab.run import find, run
 from winlab.settings import HOST_FILE
@@ -80,7 +81,7 @@ def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
 
 
 def parse_resolvers(text: str) -> list[str]:
-    """The IPv4 name servers in a resolv.conf that guests can reach: all but the host's own loopback."""
+    """The IPv4 name servers in a resolv.conf that guests can reach: not the host's own loopback, nor a broadcast."""
     servers = []
     for line in text.splitlines():
         words = line.split()
@@ -89,7 +90,7 @@ def parse_resolvers(text: str) -> list[str]:
                 address = ipaddress.ip_address(words[1].split("%")[0])
             except ValueError:
                 continue
-            if address.version == 4 and not address.is_loopback and str(address) not in servers:
+            if isinstance(address, ipaddress.IPv4Address) and is_server(address) and str(address) not in servers:
                 servers.append(str(address))
     return servers
 

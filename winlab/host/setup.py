@@ -61,7 +61,7 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trus
     record = Record()
     for folder in [path for path in (record.path.parent, settings.HOST_FILE.parent) if not path.exists()]:
         record.add("folders", str(folder))
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o755)
 
     progress.say("virtualisation", 0.1)
     storage.ensure_kvm_mode(record, progress)

@@ -9,6 +9,7 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from winlab.design.plan.facts import DEFAULT_CIDR
+from winlab.design.spec.networks import is_ordinary
 from winlab.errors import ConflictError, UsageError
 from winlab.run import run
 
@@ -89,7 +90,7 @@ def check_cidr(text: str) -> str:
         raise UsageError(
             f"'{text}' is not an IPv4 subnet.", why=str(error), cure=f"Give one such as {DEFAULT_CIDR}."
         ) from error
-    if not 16 <= network.prefixlen <= 24 or network.is_loopback or network.is_multicast or network.is_link_local:
+    if not 16 <= network.prefixlen <= 24 or not is_ordinary(network):
         raise UsageError(
             f"'{text}' can't be the external subnet.",
             why="It must be a /16 to /24 of ordinary addresses.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from winlab import files
 from winlab.design.catalog import recipes
 from winlab.design.plan.model import Plan
 from winlab.errors import UsageError
@@ -64,7 +65,7 @@ def give(site: Site) -> None:
     """
     note = _note(site)
     with changing(note):
-        note.parent.mkdir(parents=True, exist_ok=True)
+        files.make_parents(note)
         note.touch()
 
 

@@ -84,6 +84,8 @@ def plan(
     plans.check_prefix(prefix)
     plans.check_lab_name(lab)
     admin = chosen(config, context, lab)
+    if program := runs(admin):
+        tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))
     cluster = one_step.perform(
         "look at the cluster",
         lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
@@ -157,26 +159,33 @@ def chosen(path: Path, context: str, lab: str) -> str:
     file = account.expanded(path)
     try:
         config = documents.from_yaml(_bounded(file).decode())
-        names = [str(row["name"]) for row in config["contexts"]]
-        name = context or str(config.get("current-context") or "")
+        names = [_name(row["name"]) for row in config["contexts"] or ()]
+        name = context or _name(config.get("current-context"))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError) as error:
-        raise UsageError(f"'{path}' is not a readable kubeconfig.", why=f"{type(error).__name__}: {error}") from error
+        raise UsageError(f"'{path}' is not a readable kubeconfig.", why=_reason(error)) from error
     if name not in names:
         raise UsageError(
             f"'{path}' has no context '{name}'." if name else f"'{path}' has no current context.",
-            cure=f"Give one with --context: {', '.join(names)}.",
+            cure=f"Give one with --context: {', '.join(names)}." if names else "Give another file: it has no contexts.",
         )
     try:
-        row = _named(config["contexts"], name)["context"]
-        cluster = dict(_named(config["clusters"], row["cluster"])["cluster"])
-        user = dict(_named(config["users"], row["user"])["user"])
+        row = _named(config, "context", name)
+        cluster = dict(_named(config, "cluster", _name(row["cluster"])))
+        user = dict(_named(config, "user", _name(row["user"])))
         folder = account.followed(file).parent
         made = kubeconfig.named(lab, _whole(cluster, folder), _whole(user, folder))
     except (OSError, LookupError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(
-            f"The context '{name}' in '{path}' can't be used.", why=f"{type(error).__name__}: {error}"
-        ) from error
+        raise UsageError(f"The context '{name}' in '{path}' can't be used.", why=_reason(error)) from error
     return made
+
+
+def runs(admin: str) -> str:
+    """The program that a kubeconfig of one context has kubectl run for its credentials; empty if there is none.
+
+    Without its arguments, which may have secrets.
+    """
+    (row,) = documents.from_yaml(admin)["users"]
+    return str((row["user"].get("exec") or {}).get("command") or "")
 
 
 def look_at(
@@ -214,7 +223,7 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
         raise UsageError("A lab without workers has no nodes that could join.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
     host, _, port = cluster.external.rpartition(":")
-    own_names = plan.network.resolvers != tuple(plan.host.resolvers)  # the lab uses other name servers than this host
+    own_names = not set(plan.network.resolvers) <= set(plan.host.resolvers)  # the lab uses others than this host
     try:
         with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as connection:
             here = connection.getsockname()[0] == connection.getpeername()[0]
@@ -308,11 +317,28 @@ def _is_ours(row: dict[str, Any], tag: Tag) -> bool:
     return bool(label == addresses.make_uuid(tag.lab, tag.node) and tag.address in (told or {tag.address}))
 
 
-def _named(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    for row in rows:
-        if row["name"] == name:
-            return row
-    raise KeyError(name)
+def _named(config: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+    for row in config.get(f"{kind}s") or ():
+        if _name(row["name"]) == name:
+            found: dict[str, Any] = row[kind]
+            return found
+    raise ValueError(f"It has no {kind} '{name}'.")
+
+
+def _name(value: object) -> str:
+    """A name as kubectl reads it: one that YAML takes for a number or a truth is a text, too."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _reason(error: Exception) -> str:
+    """Why a kubeconfig can't be used, without Python's own words."""
+    if isinstance(error, KeyError):
+        return f"The field '{error.args[0]}' is missing."
+    if isinstance(error, TypeError | AttributeError | LookupError):
+        return "A field of it is not the mapping, list or text that kubectl expects there."
+    return str(error)
 
 
 def _bounded(path: Path) -> bytes:

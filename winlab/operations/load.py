@@ -159,7 +159,7 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
     raise NotFoundError(
         f"There is no file '{image}', and no local image of that name.",
         why=" ".join(reasons),
-        cure="Give an archive: 'docker save', 'podman save' and 'skopeo copy ... oci-archive:FILE' make one.",
+        cure="Give an archive: 'docker save', 'podman save' and 'skopeo copy ... oci-archive:FILE:NAME:TAG' make one.",
     )
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from winlab import files, settings, stopping
 from winlab.adapters.vm.domains import Machine
-from winlab.errors import AccessError, Failure, UsageError, WinlabError
+from winlab.errors import AccessError, Failure, HostError, UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.masking import Masker
 from winlab.operations import look, support_secrets, support_sources
@@ -69,6 +69,7 @@ def collect(
     :param failed: what failed just before: it is added to the archive, and there is less time to collect.
     :raises UsageError: *to* can't be written.
     :raises AccessError: the state folder can't be written.
+    :raises HostError: there is no space.
     """
     if to is not None:
         _check_place(to)
@@ -86,8 +87,7 @@ def collect(
     try:
         missing = _write(path, lab, parts, missing, masker)
     except OSError as error:
-        kind = UsageError if to is not None else AccessError
-        raise kind(f"The archive can't be written to '{path}'.", why=str(error), causes=[error]) from error
+        raise _not_written(f"The archive can't be written to '{path}'.", to, error) from error
     for one in missing:
         tell(Note(lab=lab, text=f"not in the archive: {one.what}: {one.why}"))
     if to is None:
@@ -287,16 +287,23 @@ def _unmasked(path: Path, masker: Masker) -> set[str]:
     return made
 
 
+def _not_written(what: str, to: Path | None, error: OSError) -> WinlabError:
+    cure = "Free some space, or name a file elsewhere with --to."
+    if error.errno in files.FULL:
+        return HostError(what, why=str(error), cure=cure, causes=[error])
+    return (AccessError if to is None else UsageError)(what, why=str(error), causes=[error])
+
+
 def _place(lab: str) -> Path:
     """The path of a new archive.
 
-    :raises AccessError: its folder can't be made.
+    :raises WinlabError: its folder can't be made.
     """
     stem = f"{lab}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     try:
         folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise AccessError(f"'{folder()}' can't be made.", why=str(error), causes=[error]) from error
+        raise _not_written(f"'{folder()}' can't be made.", None, error) from error
     names = (f"{stem}.tar.gz", *(f"{stem}-{number}.tar.gz" for number in range(2, 100)))
     return next(path for path in map(folder().joinpath, names) if not path.exists())
 

@@ -197,7 +197,7 @@ class Store(Generic[Item]):
         """
         folder = self.root / name
         with self.writing(name):
-            make_private(folder)
+            files.make_private(folder)
         return folder
 
     @contextmanager
@@ -242,21 +242,6 @@ class Store(Generic[Item]):
         """Remove an entry or a download, unless another winlab is at its key."""
         with self.writing(path.name), locks.attempt(self._lock(path.name.partition(".")[0])) as mine:
             return remove(path) if mine else None
-
-
-def make_private(folder: Path) -> None:
-    """Make a folder of the cache, and its parents, for their owner alone: images have users' files and keys in them.
-
-    One of an earlier winlab is closed to others; its parents are left as they are, because they may be anyone's.
-
-    :raises OSError: it can't be made.
-    """
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
-    about = folder.stat()
-    if about.st_uid == os.geteuid() and about.st_mode & 0o077:
-        folder.chmod(0o700)
 
 
 def remove(path: Path) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from commands import run as winlab
 
+from winlab.cli import main
 from winlab.node import Node
 
 
@@ -160,3 +164,42 @@ def test_debug_adds_the_traceback_and_changes_nothing_else(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     assert said.endswith(shown)
+
+
+def commands_with_a_lab(group: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """Each command with an option --lab, and a word for each argument that it needs."""
+    if any("--lab" in parameter.opts for parameter in group.params):
+        needed = [one for one in group.params if one.param_type_name == "argument" and one.required]
+        options = [part for one in group.params if one.required for part in (one.opts[0], "x") if "-" in one.opts[0]]
+        yield (*words, "--lab", *options, *(["on"] if words == ("autostart",) else ["node-1"] * len(needed)))
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands_with_a_lab(command, *words, name)
+
+
+LABS_COMMANDS = list(commands_with_a_lab(typer.main.get_command(main.app)))
+
+
+def test_there_are_such_commands() -> None:
+    assert len(LABS_COMMANDS) > 30
+    assert {"plan", "create", "status", "support"} < {words[0] for words in LABS_COMMANDS}
+
+
+@pytest.mark.parametrize("words", LABS_COMMANDS, ids=" ".join)
+def test_a_lab_name_with_a_slash_is_an_error_of_usage(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = words.index("--lab") + 1
+    assert winlab(monkeypatch, *words[:where], "a/b", *words[where:]) == 2
+    assert "'a/b' can't be the name of a lab." in capsys.readouterr().err
+    monkeypatch.setenv("WINLAB_LAB", "../b")
+    assert winlab(monkeypatch, *words[: where - 1], *words[where:]) == 2
+    assert "'../b' can't be the name of a lab." in capsys.readouterr().err
+
+
+def test_a_lab_name_with_a_slash_in_other_places(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert winlab(monkeypatch, "support", "a/b") == 2
+    assert "'a/b' can't be the name of a lab." in capsys.readouterr().err
+    assert winlab(monkeypatch, "plan", "--lab", "a/b", "--output", "json") == 2
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 2

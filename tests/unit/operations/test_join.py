@@ -19,7 +19,7 @@ import yaml
 from certificates import CA
 from lab_fakes import Api
 
-from winlab import run
+from winlab import account, run
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
@@ -31,8 +31,10 @@ from winlab.design.plan.model import Plan
 from winlab.design.render import kubeadm, kubelet, nodes
 from winlab.design.render.topology import topology
 from winlab.errors import ClusterError, UsageError
+from winlab.events import Event, Note
 from winlab.lab_folder import LabFolder
 from winlab.operations import join
+from winlab.site import Site
 from winlab.steps import joining, pod_network
 from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Origin
@@ -324,6 +326,60 @@ def test_files_that_are_not_kubeconfigs(config: Path, tmp_path: Path) -> None:
             join.chosen(tmp_path / "bad", "", "lab")
     with pytest.raises(UsageError, match="not a readable kubeconfig"):
         join.chosen(tmp_path / "missing", "", "lab")
+
+
+@pytest.mark.parametrize(("name", "context"), [("1", ""), ("1", "1"), ("1.5", ""), ("true", "true"), ("'1'", "")])
+def test_names_that_are_numbers_are_texts(name: str, context: str, tmp_path: Path) -> None:
+    """F30: as kubectl reads them."""
+    (tmp_path / "config").write_text(
+        f"contexts: [{{name: {name}, context: {{cluster: {name}, user: {name}}}}}]\n"
+        f"clusters: [{{name: {name}, cluster: {{server: https://h}}}}]\n"
+        f"users: [{{name: {name}, user: {{token: x}}}}]\n"
+        f"current-context: {name}\n"
+    )
+    made = yaml.safe_load(join.chosen(tmp_path / "config", context, "lab"))
+    assert made["users"] == [{"name": "winlab-lab", "user": {"token": "x"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("contexts: [{name: a, context: {cluster: a}}]", "The field 'user' is missing."),
+        ("contexts: [{name: a}]", "The field 'context' is missing."),
+        ("contexts: [{name: a, context: {cluster: a, user: b}}]\nusers: null", "It has no user 'b'."),
+        ("contexts: [{name: a, context: []}]", "A field of it is not the mapping, list or text that kubectl expects"),
+        ("contexts: 3", "A field of it is not the mapping, list or text that kubectl expects there."),
+        ("contexts: null", ""),
+    ],
+)
+def test_what_is_wrong_with_a_kubeconfig_is_said_in_words(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text(f"{text}\nclusters: [{{name: a, cluster: {{}}}}]\ncurrent-context: a\n")
+    with pytest.raises(UsageError) as caught:
+        join.chosen(tmp_path / "config", "", "lab")
+    assert caught.value.why.startswith(why)
+    assert "Error" not in str(caught.value) + caught.value.why + caught.value.cure
+
+
+def test_a_program_that_a_kubeconfig_names_is_noted_before_it_runs(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N18."""
+    seen: list[Event] = []
+
+    def look_at(*_: object) -> ForeignCluster:
+        assert len(notes()) == 1
+        raise ClusterError("enough")
+
+    def notes() -> list[Note]:
+        return [one for one in seen if isinstance(one, Note)]
+
+    monkeypatch.setattr(join, "look_at", look_at)
+    monkeypatch.setattr(account.os, "geteuid", lambda: 0)
+    with pytest.raises(ClusterError, match="enough"):
+        join.plan(spec.load("1-1-1", [REHEARSAL]), "lab", Site(), seen.append, config, context="two")
+    (note,) = notes()
+    assert note.text == f"kubectl runs '{config.parent}/bin/login' as root, because the kubeconfig names it."
+    assert join.runs(join.chosen(config, "one", "lab")) == ""
 
 
 def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

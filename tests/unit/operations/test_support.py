@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
 import stat
@@ -257,6 +258,21 @@ def test_a_file_name_of_the_user(folder: LabFolder, tmp_path: Path) -> None:
     for wrong in (tmp_path, tmp_path / "none" / "it.tar.gz", tmp_path / ("a" * 300)):
         with pytest.raises(UsageError, match="can't be written"):
             Lab("lab").support(wrong)
+
+
+@pytest.mark.parametrize(("named", "where"), [(True, "_pack"), (False, "_pack"), (False, "Path.mkdir")])
+def test_without_space_there_is_a_cure(
+    named: bool, where: str, folder: LabFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """N25: it was exit code 7, without a cure."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(f"winlab.operations.support.{where}", fail)
+    with pytest.raises(HostError, match="can't be") as caught:
+        Lab("lab").support(tmp_path / "a.tar.gz" if named else None)
+    assert caught.value.cure == "Free some space, or name a file elsewhere with --to."
 
 
 def test_a_state_folder_that_cannot_be_written(folder: LabFolder) -> None:

@@ -6,7 +6,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import paramiko
@@ -16,7 +16,7 @@ from winlab.adapters.guests.answering import Answering, bounded
 from winlab.adapters.guests.base import Sink, discard, patient
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, UnreachableError
+from winlab.errors import GuestError, UnreachableError, UsageError
 from winlab.lab_folder import LabFolder
 
 PORT = 22
@@ -48,19 +48,28 @@ class SshGuest:
         self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
 
         def log_in() -> None:
-            self._client.connect(
-                tag.full_name,  # whose host key it must have; the connection itself is made below
-                PORT,
-                tag.user,
-                key_filename=str(folder.ssh_key),
-                allow_agent=False,
-                look_for_keys=False,
-                timeout=timeout,
-                banner_timeout=timeout,
-                auth_timeout=timeout,
-                sock=dial(tag.floating, timeout),
-            )
-            self._transport.set_keepalive(KEEPALIVE)
+            connection = dial(tag.floating, timeout)
+            try:
+                self._client.connect(
+                    tag.full_name,  # whose host key it must have
+                    PORT,
+                    tag.user,
+                    key_filename=str(folder.ssh_key),
+                    allow_agent=False,
+                    look_for_keys=False,
+                    timeout=timeout,
+                    banner_timeout=timeout,
+                    auth_timeout=timeout,
+                    sock=connection,
+                )
+                self._transport.set_keepalive(KEEPALIVE)
+            except BaseException:
+                # first the socket: paramiko's thread reads as long as the guest sends, and closing waits for it
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+                self._client.close()
+                connection.close()
+                raise
 
         try:
             stopping.patiently(log_in)
@@ -164,7 +173,10 @@ def dial(address: str, timeout: float) -> socket.socket:
 
 
 def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
-    """The command line of the host's ssh client for a user's session on this node."""
+    """The command line of the host's ssh client for a user's session on this node.
+
+    :raises UsageError: ssh can't be given the path of the lab's folder.
+    """
     return [
         "ssh",
         "-F",
@@ -173,12 +185,12 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         "ForwardAgent=no",
         "-o",
         "ForwardX11=no",
-        "-i",
-        folder.ssh_key,
+        "-o",
+        f"IdentityFile={_quoted(folder.ssh_key)}",  # not -i, which takes no path with a percent sign
         "-o",
         "IdentitiesOnly=yes",
         "-o",
-        f'UserKnownHostsFile="{folder.known_hosts}"',  # quoted: ssh splits it at spaces
+        f"UserKnownHostsFile={_quoted(folder.known_hosts)}",
         "-o",
         f"HostKeyAlias={tag.full_name}",  # whose key it must have, regardless of the address
         "-o",
@@ -193,3 +205,20 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         f"ServerAliveCountMax={SILENCE // KEEPALIVE}",
         f"{tag.user}@{tag.floating}",
     ]
+
+
+def _quoted(path: Path) -> str:
+    """A path in an option of ssh, which splits it at blanks and replaces tokens in it (man ssh_config, TOKENS).
+
+    :raises UsageError: ssh has no way to write it.
+    """
+    text = str(path.absolute())
+    if "${" in text or not text.isprintable():
+        raise UsageError(
+            f"ssh can't use the path '{text}'.",
+            why="It replaces '${NAME}' by a variable, and has no way to write control characters.",
+            cure="Move the labs' folder, and name it in WINLAB_STATE.",
+        )
+    for special in ("\\", '"'):
+        text = text.replace(special, "\\" + special)
+    return '"' + text.replace("%", "%%") + '"'

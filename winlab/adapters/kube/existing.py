@@ -22,7 +22,7 @@ from winlab import documents
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.design import cni
 from winlab.design.cni.model import AllObjects, Answer, Question, Unreadable
-from winlab.design.plan.existing import ForeignCluster
+from winlab.design.plan.existing import HTTPS, ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
 VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
@@ -56,8 +56,8 @@ def _read(kubectl: Kubectl, server: str, version: str) -> ForeignCluster:
         version=version,
         pod_cidr=_ipv4(networking.get("podSubnet"), "pod"),
         service_cidr=services,
-        dns=str((kubelet.get("clusterDNS") or [ipaddress.IPv4Network(services)[10]])[0]),
-        domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local"),
+        dns=_dns(kubectl, kubelet.get("clusterDNS"), ipaddress.IPv4Network(services)),
+        domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local").lower().rstrip("."),
         cni=profile,
         cni_note=note,
         nodes=tuple(str(row["metadata"]["name"]) for row in kubectl.get("nodes")["items"]),
@@ -80,7 +80,10 @@ def _info(kubectl: Kubectl) -> tuple[str, str]:
     info = _document(kubectl, "kube-public", "cluster-info", "kubeconfig")
     try:
         cluster = info["clusters"][0]["cluster"]
-        return str(cluster["server"]), base64.b64decode(cluster["certificate-authority-data"]).decode()
+        server = str(cluster["server"])
+        if not urlsplit(server).hostname or urlsplit(server).port == 0:  # ValueError: it is not a number
+            raise ValueError(f"'{server}' is not a URL")
+        return server, base64.b64decode(cluster["certificate-authority-data"]).decode()
     except (KeyError, IndexError, TypeError, ValueError, binascii.Error) as error:
         raise ClusterError("The cluster's cluster-info has no server or no CA.", why=repr(error)) from error
 
@@ -106,6 +109,8 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
         reasons.append(
             f"Its API server says that it is at {cluster.server}, which on each machine means the machine itself."
         )
+    elif isinstance(address, ipaddress.IPv6Address):
+        reasons.append(f"Its API server {address} has an IPv6 address, and the lab's nodes have IPv4 alone.")
     elif isinstance(address, ipaddress.IPv4Address) and address in lab:
         reasons.append(f"Its API server {address} is in the lab's own network {lab}.")
     for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
@@ -130,9 +135,10 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _leads(advertised: str, server: str) -> bool:
     """Whether the lab's own DNS can resolve the name in *advertised* to the address in *server*."""
     named, known = urlsplit(advertised), urlsplit(server)
+    port = named.port or HTTPS
     is_name = _address(named.hostname or "") is None and named.hostname != "localhost"
     address = _address(known.hostname or "")
-    return is_name and isinstance(address, ipaddress.IPv4Address) and named.port == known.port
+    return is_name and isinstance(address, ipaddress.IPv4Address) and port == known.port
 
 
 def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> None:
@@ -212,6 +218,33 @@ def _ipv4(subnets: object, what: str) -> str:
         why=f"Its kubeadm-config has: {subnets or 'nothing'}.",
         cure="Add one (networking in kubeadm's ClusterConfiguration): winlab's Windows workers use IPv4.",
     )
+
+
+def _dns(kubectl: Kubectl, listed: object, services: ipaddress.IPv4Network) -> str:
+    """The cluster's name server, as an IPv4 address of its services.
+
+    The kubelets may have another one first: of IPv6, or of a cache that each Linux node has on a link-local address
+    (NodeLocal DNSCache), which Windows nodes don't have. The Service of CoreDNS then answers them.
+    """
+    if found := _among(listed, services):
+        return found
+    words = ("services", "--namespace=kube-system", "--selector=k8s-app=kube-dns")
+    with suppress(ClusterError):
+        rows = sorted(kubectl.get(*words)["items"], key=lambda row: (row["metadata"]["name"] != "kube-dns", str(row)))
+        for row in rows:
+            specified = row.get("spec") or {}
+            if found := _among(specified.get("clusterIPs") or [specified.get("clusterIP")], services):
+                return found
+    return str(services[10])  # as kubeadm takes it
+
+
+def _among(addresses: object, services: ipaddress.IPv4Network) -> str:
+    """The first of some addresses that a service can have; empty if there is none."""
+    for one in addresses if isinstance(addresses, list) else ():
+        address = _address(str(one))
+        if isinstance(address, ipaddress.IPv4Address) and address in services:
+            return str(address)
+    return ""
 
 
 def _url(server: str) -> str:

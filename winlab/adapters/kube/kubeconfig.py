@@ -311,7 +311,7 @@ def _locked(path: Path) -> Iterator[None]:
         raise UsageError(f"'{path}' is not a regular file; nothing was written.", cure=ELSEWHERE)
     lock, limit = path.with_name(path.name + ".lock"), time.monotonic() + PATIENCE
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         while (handle := _make(lock)) is None:
             if _break_abandoned(lock):
                 continue
@@ -359,7 +359,7 @@ def _write(path: Path, text: str) -> None:
     """Write the file atomically, readable only by its owner, who stays the same. A symbolic link stays a link."""
     try:
         place = path.resolve()
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         if place.exists() and not os.access(place, os.W_OK):  # the rename would still replace it
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
         write_atomic(place, text, mode=0o600, durable=True, keep_owner=True)

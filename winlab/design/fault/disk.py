@@ -11,17 +11,22 @@ from pydantic import BeforeValidator, Field
 from winlab.design.contract import Faults
 from winlab.design.fault.base import InnerFault, Places
 
-UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
+UNITS = {"": 1} | {
+    unit + spelling: size
+    for unit, size in (("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30))
+    for spelling in ("", "b", "i", "ib")
+}
 
 
 def parse(value: Any) -> Any:
     """``"50MiB"`` → 52428800. A plain number counts bytes. Anything else raises ValueError with an example."""
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(\d{1,15})\s*([a-zA-Z]*)\s*", value)
-    if match is None or match[2].lower() not in UNITS:
+    match = re.fullmatch(r"\s*(\d{1,15})(?:\.(\d{1,9}))?\s*([a-zA-Z]*)\s*", value)
+    if match is None or match[3].lower() not in UNITS:
         raise ValueError(f"'{value}' is not a size; write for example 50MiB or 1GiB")
-    return int(match[1]) * UNITS[match[2].lower()]
+    unit, fraction = UNITS[match[3].lower()], match[2] or "0"
+    return int(match[1]) * unit + int(fraction) * unit // 10 ** len(fraction)
 
 
 class Disk(InnerFault):

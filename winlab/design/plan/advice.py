@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from winlab.design.catalog import recipes, versions
 from winlab.design.catalog.versions import build_number
+from winlab.design.plan import resolvers
 from winlab.design.plan.model import Plan, WindowsNode
 
 
 def advice(plan: Plan) -> list[str]:
-    """Sentences for the user who makes this plan: old builds of Windows that could be updated."""
+    """Sentences for the user who makes this plan: name servers left out, old builds of Windows."""
     said = (_old_build(node) for node in plan.windows_nodes() if not node.windows.updates)
-    return list(dict.fromkeys(sentence for sentence in said if sentence is not None))
+    return [*resolvers.left_out(plan), *dict.fromkeys(sentence for sentence in said if sentence is not None)]
 
 
 def _old_build(node: WindowsNode) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+HTTPS = 443
+
 
 @dataclass(frozen=True)
 class ForeignCluster:
@@ -32,14 +34,19 @@ class ForeignCluster:
     @property
     def endpoint(self) -> str:
         """Host and port of the API server as its nodes use it."""
-        return urlsplit(self.advertised).netloc
+        return _with_port(self.advertised)
 
     @property
     def external(self) -> str:
         """Host and port that it resolves to."""
-        return urlsplit(self.server).netloc
+        return _with_port(self.server)
 
     @property
     def minor(self) -> int:
         """The number after ``1.``: 36."""
         return int(self.version.split(".")[1])
+
+
+def _with_port(url: str) -> str:
+    parts = urlsplit(url)
+    return parts.netloc if parts.port is not None else f"{parts.netloc.rstrip(':')}:{HTTPS}"

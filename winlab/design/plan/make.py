@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from winlab import settings
 from winlab.design.catalog import recipes
-from winlab.design.plan import addons, addresses, golden, linux, windows
+from winlab.design.plan import addons, addresses, golden, linux, resolvers, windows
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.kept import Kept
@@ -120,6 +120,8 @@ def make(
             nodes.append(golden.clone(node, stock) if pool.golden else node)
     if kept is not None:
         _check_kept(kept, cidr, nodes)
+    cluster = _cluster(spec, nodes, outside[0], facts, foreign)
+    inside = resolvers.inside(cidr, cluster, joins=foreign is not None)
     planned = Plan(
         lab=lab,
         host=facts,
@@ -130,7 +132,7 @@ def make(
             gateway=addresses.inner(spec.network.cidr, 1),
             gateway_mac=addresses.make_mac(lab, "router", "inner") if kept is None else kept.gateway_mac,
             domain=addresses.zone(lab) if kept is None else kept.zone,
-            resolvers=spec.network.dns or tuple(facts.resolvers),
+            resolvers=resolvers.decide(spec.network.dns, facts.resolvers, inside),
             mtu=spec.network.mtu,
             external_switch=settings.EXTERNAL_SWITCH,
             external_cidr=facts.external_cidr,
@@ -139,7 +141,7 @@ def make(
             router_external_mac=addresses.router_mac(lab, spec.network.reach),
             reach=spec.network.reach,
         ),
-        cluster=_cluster(spec, nodes, outside[0], facts, foreign),
+        cluster=cluster,
         nodes=tuple(nodes),
         kept=kept,
     )

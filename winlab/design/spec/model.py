@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, PrivateAttr, field_validator, model_valida
 from winlab.design import system as systems
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
-from winlab.design.spec import addon_pools, paths
+from winlab.design.spec import addon_pools, networks, paths
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import changed, load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
@@ -75,10 +75,7 @@ class Kubernetes(Model):
     @field_validator("pod_cidr", "service_cidr")
     @classmethod
     def _private(cls, value: str) -> str:
-        network = ipaddress.IPv4Network(value)  # ValueError says what is wrong
-        if not network.is_private or not 12 <= network.prefixlen <= 22:
-            raise ValueError(f"{value} should be a private IPv4 network between /12 and /22, such as 10.244.0.0/16")
-        return value
+        return networks.private(value, 12, 22, "10.244.0.0/16")
 
 
 class Network(Model):
@@ -114,10 +111,7 @@ class Network(Model):
     @field_validator("cidr")
     @classmethod
     def _private(cls, value: str) -> str:
-        network = ipaddress.IPv4Network(value)  # ValueError says what is wrong
-        if not network.is_private or not 16 <= network.prefixlen <= 25:
-            raise ValueError(f"{value} should be a private IPv4 network between /16 and /25, such as 10.77.0.0/24")
-        return value
+        return networks.private(value, 16, 25, "10.77.0.0/24")
 
     @field_validator("dns")
     @classmethod

@@ -18,6 +18,11 @@ from winlab.design.spec.systems import AnySystem, LinuxSystem, require, system
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,10}[a-z0-9])?")  # followed by "-60" a Windows name, of 15 characters at most
 FIRST = "node"  # default name of the first pool
 LINUX_POOL = "linux"  # name of the pool `linux_workers`
+# Names of languages, pairs of a language and a layout, or a language and two GUIDs of an input method; source:
+# https://learn.microsoft.com/windows-hardware/customize/desktop/unattend/microsoft-windows-international-core-inputlocale
+_GUID = r"\{[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\}"
+_INPUT = rf"([a-z]{{2,3}}(-[A-Za-z0-9]+)+|[0-9A-Fa-f]{{4}}:([0-9A-Fa-f]{{8}}|{_GUID}{_GUID}))"
+KEYBOARDS = rf"^{_INPUT}(;{_INPUT}){{0,9}}$"
 LANGUAGE = r"^[a-z]{2,3}(-[A-Za-z0-9]+)+$"  # en-US, sr-Latn-RS
 Edition = Literal["standard-core", "standard-desktop", "datacenter-core", "datacenter-desktop"]
 
@@ -128,8 +133,8 @@ class Pool(Model):
     )
     keyboard: str = option(
         "0409:00000409",
-        "Keyboard layout, as Windows names it",
-        pattern=r"^[0-9A-Fa-f]{4}:[0-9A-Fa-f]{8}$",
+        "Keyboard layouts, as Windows names them, the first one first: 0407:00000407;0409:00000409, or de-DE",
+        pattern=KEYBOARDS,
         systems=WINDOWS,
         example="0407:00000407",
     )

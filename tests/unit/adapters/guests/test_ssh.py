@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import paramiko
 import plans
@@ -17,7 +18,7 @@ from winlab.adapters.guests import ssh
 from winlab.adapters.guests.silence import Silence
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan import tags
-from winlab.errors import GuestError, SilentError, UnreachableError
+from winlab.errors import GuestError, SilentError, UnreachableError, UsageError
 from winlab.lab_folder import LabFolder
 
 Play = Callable[[paramiko.Channel, "Sshd"], None]
@@ -103,6 +104,31 @@ def goes_away(_channel: paramiko.Channel, sshd: Sshd) -> None:
 def is_killed(channel: paramiko.Channel, _sshd: Sshd) -> None:
     channel.shutdown_write()
     channel.close()
+
+
+@pytest.mark.parametrize("sent", [b"x" * 1000, b"SSH-2.0-x\r\n" + bytes(1000)])
+def test_a_failed_login_leaves_no_thread_behind(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N15: paramiko's thread read an endless banner, with half a CPU."""
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    folder.ensure_credentials(plan)
+    before = set(threading.enumerate())
+    here, there = socket.socketpair()
+
+    def send() -> None:
+        with suppress(OSError):
+            while True:
+                there.sendall(sent)
+                time.sleep(0.01)
+
+    threading.Thread(target=send, daemon=True).start()
+    monkeypatch.setattr(ssh, "dial", lambda _address, _timeout: here)
+    with pytest.raises(UnreachableError, match="does not answer ssh"):
+        SshGuest(tags.of(plan, plan.nodes[0]), folder, 1)
+    limit = time.monotonic() + 60
+    with closing(there):
+        while left := set(threading.enumerate()) - before:
+            assert time.monotonic() < limit, left
+            time.sleep(0.05)
 
 
 def test_output_and_exit_code(login: Login) -> None:
@@ -262,6 +288,37 @@ def test_the_users_configuration_of_ssh_is_not_read() -> None:
     assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)
     # a node that falls silent ends the session after a minute
     assert {"ConnectTimeout=15", "ServerAliveInterval=15", "ServerAliveCountMax=4"} <= set(options)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("a b #c", "a b #c"),
+        ("job%2Fmain", "job%%2Fmain"),  # F16: hashicorp/vagrant#7863
+        ('a "b"', 'a \\"b\\"'),
+        ("a\\b", "a\\\\b"),
+        ("$HOME 'ü'", "$HOME 'ü'"),
+    ],
+)
+def test_the_labs_folder_is_written_as_ssh_reads_it(
+    name: str, written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With OpenSSH 9.2, ``ssh -G`` and ``ssh -v`` show the paths that are meant."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / name))
+    plan = plans.make(plans.TCG, "1-0-1")
+    words = [str(word) for word in ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
+    where = f"{tmp_path}/{written}/labs/lab"
+    for option in (f'IdentityFile="{where}/id_ed25519"', f'UserKnownHostsFile="{where}/known_hosts"'):
+        assert words[words.index(option) - 1] == "-o"
+    assert "-i" not in words  # ssh then looks for a file of that very name, and expands what it found
+
+
+@pytest.mark.parametrize("name", ["a${HOME}b", "a\nb"])
+def test_a_folder_that_ssh_can_not_be_given(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / name))
+    plan = plans.make(plans.TCG, "1-0-1")
+    with pytest.raises(UsageError, match="ssh can't use the path"):
+        ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))
 
 
 def test_a_node_is_known_by_its_name_whatever_its_address(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:

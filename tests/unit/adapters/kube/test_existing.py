@@ -133,6 +133,71 @@ def test_without_cluster_dns_in_the_kubelets_configuration_it_is_the_tenth_servi
     assert (found.dns, found.domain) == ("10.96.0.10", "cluster.local")
 
 
+def service(name: str, *addresses: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"clusterIP": addresses[0], "clusterIPs": list(addresses)}}
+
+
+@pytest.mark.parametrize(
+    ("listed", "services", "dns"),
+    [
+        (["169.254.20.10"], [service("kube-dns", "10.96.0.10")], "10.96.0.10"),
+        # F14: kubernetes-sigs/kubespray#5757: its Service has another name and address
+        (
+            ["169.254.25.10"],
+            [service("upstream", "10.96.9.9"), service("coredns", "fd00::3", "10.96.0.3")],
+            "10.96.0.3",
+        ),
+        (["169.254.20.10"], [service("a", "10.96.0.9"), service("kube-dns", "10.96.0.7")], "10.96.0.7"),
+        (["169.254.20.10"], [service("headless", "None")], "10.96.0.10"),
+        (["169.254.20.10"], [], "10.96.0.10"),
+        (["fd00::a", "10.96.0.10"], [], "10.96.0.10"),
+        (["fd00::a"], [], "10.96.0.10"),
+        (["10.96.0.77"], [service("kube-dns", "10.96.0.10")], "10.96.0.77"),
+        ("10.96.0.77", [], "10.96.0.10"),
+    ],
+)
+def test_the_name_server_is_a_service_that_windows_nodes_reach(
+    listed: Any, services: list[dict[str, Any]], dns: str
+) -> None:
+    changes = {
+        "get configmap kubelet-config": config_map(
+            "kubelet", {"clusterDNS": listed, "clusterDomain": "Cluster.Local."}
+        ),
+        "get services": {"items": services},
+    }
+    found = existing.read(api(**changes))
+    assert (found.dns, found.domain) == (dns, "cluster.local")
+
+
+def test_without_an_answer_the_name_server_is_the_tenth_service() -> None:
+    kubelet = config_map("kubelet", {"clusterDNS": ["169.254.20.10"]})
+    assert existing.read(api(**{"get configmap kubelet-config": kubelet})).dns == "10.96.0.10"
+
+
+def test_a_server_without_a_port_has_that_of_https() -> None:
+    """F15: kubernetes/kubeadm#1956."""
+    found = existing.read(api(**{"get configmap cluster-info": info("https://cp.example")}))
+    assert (found.endpoint, found.external) == ("cp.example:443", "cp.example:443")
+    found = existing.read(api(**{"get configmap cluster-info": info("https://cp.example")}), "192.0.2.5:443")
+    assert (found.endpoint, found.external) == ("cp.example:443", "192.0.2.5:443")
+    assert existing.problems(found, "10.77.0.0/24", [], 35) == []
+    found = existing.read(api(**{"get configmap cluster-info": info("https://cp.example")}), "192.0.2.5:6443")
+    assert "can't replace it" in existing.problems(found, "10.77.0.0/24", [], 35)[0]
+
+
+def test_a_server_with_an_ipv6_address_is_out_of_reach() -> None:
+    found = existing.read(api(**{"get configmap cluster-info": info("https://[fd00::10]:6443")}))
+    assert existing.problems(found, "10.77.0.0/24", [], 35) == [
+        "Its API server fd00::10 has an IPv6 address, and the lab's nodes have IPv4 alone."
+    ]
+
+
+@pytest.mark.parametrize("server", ["https://cp.example:abc", "https://:6443", "cp.example:6443", "https://[::1", ""])
+def test_a_server_that_is_not_a_url(server: str) -> None:
+    with pytest.raises(ClusterError, match="cluster-info has no server"):
+        existing.read(api(**{"get configmap cluster-info": info(server)}))
+
+
 @pytest.mark.parametrize("name", ["cluster-info", "kubeadm-config", "kubelet-config"])
 def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
     with pytest.raises(NotFoundError, match="not made by kubeadm"):

@@ -104,7 +104,10 @@ def test_a_time_is_shown_as_users_write_it() -> None:
     assert clock.shown(-(86400 + 1800)) == "1 d 30 min"
 
 
-@pytest.mark.parametrize(("text", "size"), [("50MiB", 50 << 20), ("0", 0), ("1 GiB", 1 << 30), ("7", 7), (7, 7)])
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("50MiB", 50 << 20), ("0", 0), ("1 GiB", 1 << 30), ("7", 7), (7, 7), ("2GB", 2 << 30), ("1.5g", 3 << 29)],
+)
 def test_sizes(text: object, size: int) -> None:
     assert disk.parse(text) == size
 

@@ -40,7 +40,6 @@ from winlab.supply.artifacts.bundle.format import (
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.download import check_space
 from winlab.supply.images.cache import CachedImage
-from winlab.supply.store import make_private
 
 CONTENTS = "bundle.json"
 LARGEST_CONTENTS = 64 * 1024 * 1024  # bytes
@@ -50,7 +49,7 @@ _BLOCK = 1024 * 1024
 def folder() -> Path:
     """Where the default choice of a source looks for bundles; created if missing."""
     path = settings.cache_dir() / "bundles"
-    make_private(path)
+    files.make_private(path)
     return path
 
 

@@ -33,6 +33,7 @@ DOCUMENTS = 64 << 20  # bytes of all of them together
 DEEPEST = 4  # indexes within each other
 MOST_ENTRIES = 1000  # of all indexes together
 NAME = "io.containerd.image.name"
+REF_NAME = "org.opencontainers.image.ref.name"
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 MANIFESTS = (layout.MANIFEST, "application/vnd.docker.distribution.manifest.v2+json")
@@ -46,6 +47,7 @@ _NAME = re.compile(
     r"(?:@(?P<digest>sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}))?"
 )
 _ID = re.compile("[0-9a-f]{64}")
+MAKE = "Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE:NAME:TAG'."
 LONGEST_PATH = 255  # characters of a name without registry and tag
 LONGEST_REFERENCE = 1024  # characters of all of it
 _BROKEN = (tarfile.TarError, EOFError, zlib.error, OSError)  # what tarfile raises for a broken archive
@@ -70,7 +72,7 @@ class Found:
     """An image in an archive, for one platform; all its parts are present and valid.
 
     ``references`` are its full names in the archive; ``roots`` are the digests of its manifest and of the indexes that
-    lead to it.
+    lead to it. ``others`` are full names by which ``ctr`` would not import it, but podman and skopeo wrote them.
     """
 
     references: tuple[str, ...]
@@ -80,9 +82,15 @@ class Found:
     layers: tuple[Blob, ...]
     manifest: bytes
     roots: frozenset[str]
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its full names, those first by which ``ctr`` would import it."""
+        return tuple(dict.fromkeys((*self.references, *self.others)))
 
     def __str__(self) -> str:
-        return f"{', '.join(self.references) or 'an image without a name'} ({self.os}/{self.architecture})"
+        return f"{', '.join(self.names) or 'an image without a name'} ({self.os}/{self.architecture})"
 
 
 def inspect(path: Path) -> list[Found]:
@@ -154,7 +162,7 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
     fit = [one for one in images if (one.os, one.architecture) == (os, "amd64")]
     name = full_name(reference) if reference else ""
     if len(fit) > 1:
-        fit = [one for one in fit if name in one.references] or fit
+        fit = [one for one in fit if name in one.names] or fit
     if len(fit) != 1:
         raise UsageError(
             f"'{path}' has {'several images' if fit else 'no image'} for {os}/amd64.",
@@ -163,12 +171,12 @@ def extract(path: Path, os: SystemName, *, work: Path, reference: str = "") -> t
         )
     image = fit[0]
     if not name:
-        if not image.references:
+        if not image.names:
             raise UsageError(
                 f"The image in '{path}' has no name.",
                 cure="Save it by its name, not by its ID, or pass a name for it.",
             )
-        name = image.references[0]
+        name = image.names[0]
     # each is copied out, and then packed again
     check_space(work, 2 * sum({blob.digest: blob.size for blob in (image.config, *image.layers)}.values()))
     blobs = layout.Blobs(work)
@@ -248,7 +256,7 @@ class _Archive:
                 f"'{self.path}' is not an archive of container images.",
                 why="It has neither an index.json (OCI) nor a manifest.json (docker save)"
                 + (", or is cut off." if self.files else "."),
-                cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
+                cure=MAKE,
             )
 
     @property
@@ -273,7 +281,7 @@ class _Archive:
                 raise UsageError(
                     f"'{self.path}' is not an archive of container images.",
                     why=f"It is not a tar archive, plain or gzipped ({error}).",
-                    cure="Make one with 'docker save', 'podman save' or 'skopeo copy ... oci-archive:FILE'.",
+                    cure=MAKE,
                     causes=[error],
                 ) from error
             raise self._damaged(str(error)) from error
@@ -311,9 +319,11 @@ class _Archive:
                 raise self._damaged(f"The digest of '{name}' is {file.digest}.")
         images: dict[str, Found] = {}
         for entry in self._json("index.json")["manifests"]:
-            reference = entry.get("annotations", {}).get(NAME)
-            if not isinstance(reference, str | None):
+            notes = entry.get("annotations", {})
+            reference, other = notes.get(NAME), notes.get(REF_NAME)
+            if not isinstance(reference, str | None) or not isinstance(other, str | None):
                 raise self._damaged("The name of an image in it is not text.")
+            named = bool(other) and any(sign in str(other) for sign in ":/@")  # otherwise it is a tag alone
             for one in self._resolve(entry, frozenset(), top=True):
                 digest = "sha256:" + hashlib.sha256(one.manifest).hexdigest()
                 before = images.get(digest)
@@ -321,8 +331,9 @@ class _Archive:
                     [*(before.references if before else ()), *(_usable([reference]) if reference else ())]
                 )
                 roots = one.roots | (before.roots if before else frozenset())
+                others = (*(before.others if before else ()), *(_usable([str(other)]) if named else ()))
                 images[digest] = Found(
-                    tuple(names), one.os, one.architecture, one.config, one.layers, one.manifest, roots
+                    tuple(names), one.os, one.architecture, one.config, one.layers, one.manifest, roots, others
                 )
         return list(images.values())
 
@@ -350,6 +361,13 @@ class _Archive:
     def _part(self, descriptor: dict[str, Any]) -> Blob:
         file = self.files.get(_blob(descriptor["digest"]))
         if file is None:
+            kind = str(descriptor.get("mediaType"))
+            if descriptor.get("urls") or ".foreign." in kind or ".nondistributable." in kind:
+                raise UsageError(
+                    f"The archive '{self.path}' has no copy of a layer of Windows.",
+                    why=f"Of the layer {descriptor['digest']} it has only the address, where each node would get it.",
+                    cure="Save the image with all layers: 'skopeo copy ... docker-archive:FILE:NAME:TAG'.",
+                )
             raise self._damaged(f"The blob {descriptor['digest']} is missing.")
         if not isinstance(descriptor["size"], int):
             raise self._damaged(f"The size of the blob {file.digest} is not a number.")

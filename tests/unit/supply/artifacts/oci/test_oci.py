@@ -262,6 +262,64 @@ def test_an_image_without_a_name_is_refused(tmp_path: Path, work: Callable[[], P
         oci.convert(docker(tmp_path, None), tmp_path / "out.tar", "linux", work=work())
 
 
+def annotated(archive: Path, path: Path, **notes: str) -> Path:
+    """The archive with other annotations in its index."""
+    files = read(archive)
+    (entry,) = json.loads(files["index.json"])["manifests"]
+    names = {"own": "io.containerd.image.name", "ref": "org.opencontainers.image.ref.name"}
+    entry["annotations"] = {names[key]: value for key, value in notes.items()}
+    return pack(path, files | {"index.json": json.dumps({"manifests": [entry]}).encode()})
+
+
+@pytest.mark.parametrize(
+    ("notes", "name"),
+    [
+        ({"ref": "localhost/app:1"}, "localhost/app:1"),  # as podman writes it
+        ({"ref": "app:1"}, "docker.io/library/app:1"),
+        ({"ref": "registry.example/app:1", "own": "docker.io/library/own:2"}, "docker.io/library/own:2"),
+    ],
+)
+def test_m6_the_name_that_podman_and_skopeo_write_is_read(
+    notes: dict[str, str], name: str, archive: Path, tmp_path: Path, work: Callable[[], Path]
+) -> None:
+    """podman-container-tools/skopeo#2776."""
+    path = annotated(archive, tmp_path / "saved.tar", **notes)
+    assert oci.convert(path, tmp_path / "out.tar", "linux", work=work()).reference == name
+    oci.verify(tmp_path / "out.tar", ContainerImage(name, "linux"))
+
+
+def test_m6_by_such_a_name_ctr_would_not_import_it(archive: Path, tmp_path: Path) -> None:
+    path = annotated(archive, tmp_path / "saved.tar", ref=PAUSE.reference)
+    with pytest.raises(TransferError, match="would not be imported as"):
+        oci.verify(path, PAUSE)
+
+
+@pytest.mark.parametrize("tag", ["v1", "latest", ""])
+def test_m6_a_tag_alone_is_not_a_name(tag: str, archive: Path, tmp_path: Path, work: Callable[[], Path]) -> None:
+    with pytest.raises(UsageError, match="has no name"):
+        oci.convert(annotated(archive, tmp_path / "x.tar", ref=tag), tmp_path / "out.tar", "linux", work=work())
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"urls": ["https://mcr.example/blob"]},
+        {"mediaType": "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"},
+        {"mediaType": "application/vnd.oci.image.layer.nondistributable.v1.tar+gzip"},
+    ],
+)
+def test_m7_a_layer_that_is_elsewhere_is_not_damage(how: dict[str, Any], archive: Path, tmp_path: Path) -> None:
+    files = read(archive)
+    (entry,) = json.loads(files["index.json"])["manifests"]
+    manifest = json.loads(files["blobs/" + entry["digest"].replace(":", "/")])
+    manifest["layers"][0] |= {"digest": "sha256:" + 64 * "a", **how}
+    entry |= put(files, manifest)
+    files["index.json"] = json.dumps({"manifests": [entry]}).encode()
+    with pytest.raises(UsageError, match="has no copy of a layer of Windows") as caught:
+        oci.inspect(pack(tmp_path / "foreign.tar", files))
+    assert "docker-archive:FILE" in caught.value.cure
+
+
 def test_an_image_for_the_other_system_is_refused(tmp_path: Path, work: Callable[[], Path]) -> None:
     with pytest.raises(UsageError, match="no image for linux/amd64"):
         oci.convert(docker(tmp_path, ["a:1"], os="windows"), tmp_path / "out.tar", "linux", work=work())
