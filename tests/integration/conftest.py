@@ -1,7 +1,7 @@
 """A real host, a golden image and real labs, made once for all integration tests by the commands that users run.
 
 The bundle is built while the golden image is sealed, and the lab ``it-j`` joins a control plane on the host
-(joining.py) while the tests of the other labs run: each leaves a core idle.
+(joining.py) before the other labs are made.
 
 Two labs exist side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
 bundle alone; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member
@@ -26,7 +26,7 @@ from typing import Any
 import pycdlib
 import pytest
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Winlab, stand_in_medium, text, traces
-from joining import Joined, Joining
+from joining import Joined, joining
 from kept import Kept
 from powershell import engine as engines
 from secrets_scan import Watch
@@ -46,7 +46,7 @@ SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 POOL = Path("/var/lib/winlab/pool")
 # What the lane "labs" needs; why it could not be made
 SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
-SHARED_SECONDS = 3000  # for a test that may be the first that needs it: a bound for a hang, on a slow machine, too
+SHARED_SECONDS = 5400  # for a test that may be the first that needs it, and waits for its turn: a bound for a hang
 PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
@@ -72,10 +72,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("ends_labs")]
 
     def place(item: pytest.Item) -> int:
-        for number, marker in ((5, "ends_labs"), (4, "changes_host")):
-            if item.get_closest_marker(marker):
-                return number
-        for number, fixture in ((3, "joined"), (2, "labs"), (0, "refused")):
+        if item.get_closest_marker("ends_labs"):
+            return 3
+        for number, fixture in ((2, "labs"), (0, "refused")):
             if fixture in item.fixturenames:  # type: ignore[attr-defined]
                 return number
         return 1
@@ -304,6 +303,8 @@ def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: K
     if made and kept.keeps and all(lab("status").returncode == 0 for lab in (made.a, made.b)):
         yield made
         return
+    while "WINLAB_TEST_TURN" in os.environ and not Path(os.environ["WINLAB_TEST_TURN"]).exists():
+        time.sleep(1)  # other lanes still run (tests/lanes.py)
     seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
     for user, lab in ((scripted, LAB_A), (member, LAB_B)):
         user.ok("destroy", "--lab", lab, "--anyone")  # of an earlier run, by a user who may be gone
@@ -340,31 +341,11 @@ def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: K
                 user("destroy", "--lab", lab, "--anyone")
 
 
-@pytest.fixture(scope="session")
-def joining(
-    host: None, scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Joining]:
-    """A lab that joins a control plane on this host, being made."""
-    made = Joining(tmp_path_factory.mktemp("elsewhere"), scripted, golden)
-    try:
+@pytest.fixture(scope="module")
+def joined(host: None, scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
+    """A lab that has joined a control plane on this host."""
+    with joining(tmp_path_factory.mktemp("elsewhere"), scripted, golden) as made:
         yield made
-    finally:
-        made.remove()
-
-
-@pytest.fixture(autouse=True)
-def _joins_beside(request: pytest.FixtureRequest) -> None:
-    """The join begins when the shared labs are Ready; a test that needs it later waits for its end, and its outcome."""
-    wanted = any("joined" in item.fixturenames for item in request.session.items)  # type: ignore[attr-defined]
-    if wanted and "labs" in request.fixturenames:
-        request.getfixturevalue("labs")
-        request.getfixturevalue("joining")
-
-
-@pytest.fixture(scope="session")
-def joined(joining: Joining) -> Joined:
-    """The lab that has joined."""
-    return joining.wait()
 
 
 def _journal(user: Winlab, lab: str) -> list[Any]:

@@ -7,7 +7,6 @@ import subprocess  # noqa: TID251 - damages the lab by hand
 from pathlib import Path
 from typing import Any
 
-import pytest
 from harness import LAB_A, Labs, text
 
 NB = "--db=unix:/run/winlab/ovnnb.sock"
@@ -43,7 +42,6 @@ def test_a_changed_file_of_a_linux_node_is_reported_and_restored(labs: Labs) -> 
     assert drifts(labs, "--check") == (0, {})
 
 
-@pytest.mark.changes_host
 def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
     assert drifts(labs, "--check") == (0, {})
     folder = state / "labs" / LAB_A

@@ -89,6 +89,7 @@ def test_untouched_media_ask_for_a_key_and_give_up(medium: Path, tmp_path: Path)
         assert SETUP not in booted.text()
 
 
+@pytest.mark.slow  # a whole boot for one key
 def test_untouched_media_start_by_a_key(medium: Path, tmp_path: Path) -> None:
     with machine(tmp_path, medium, uefi=True) as booted:
         booted.wait_for(SETUP, key="ret", at=PROMPT)
