@@ -51,8 +51,8 @@ def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winl
     ping = "ping -n -c 3 -i 0.3 -W 5 {} | tail -n 2"
     node = next(row["address"] for row in _rows(labs) if row["node"] == "node-1")
     text(winlab("fault", "add", "loss", "node-1", "controller-1", "--percent", "100", *LAB))
-    said = ask(labs.a, "controller-1", node=ping.format(node), gateway=ping.format(gateway))
-    assert "100% packet loss" in said["node"]
+    said = ask(labs.a, "controller-1", worker=ping.format(node), gateway=ping.format(gateway))
+    assert "100% packet loss" in said["worker"]
     assert " 0% packet loss" in said["gateway"]
     text(winlab("fault", "clear", "loss.controller-1.node-1", *LAB))
     text(winlab("fault", "add", "delay", "node-1", "controller-1", "--ms", "700", *LAB))
@@ -63,8 +63,8 @@ def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winl
     text(winlab("fault", "clear", *LAB))
     assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
     rules = "sudo nft list tables && sudo tc qdisc show && echo listed"
-    said = ask(labs.a, "controller-1", node=ping.format(node), rules=rules)
-    assert " 0% packet loss" in said["node"]
+    said = ask(labs.a, "controller-1", worker=ping.format(node), rules=rules)
+    assert " 0% packet loss" in said["worker"]
     assert said["rules"].endswith("listed")
     assert "winlab" not in said["rules"]
 
