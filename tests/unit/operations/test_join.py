@@ -352,7 +352,7 @@ def test_names_that_are_numbers_are_texts(name: str, context: str, tmp_path: Pat
         ("contexts: null", ""),
     ],
 )
-def test_what_is_wrong_with_a_kubeconfig_is_said_in_words(text: str, why: str, tmp_path: Path) -> None:
+def test_errors_in_a_kubeconfig_are_reported_without_names_of_python(text: str, why: str, tmp_path: Path) -> None:
     (tmp_path / "config").write_text(f"{text}\nclusters: [{{name: a, cluster: {{}}}}]\ncurrent-context: a\n")
     with pytest.raises(UsageError) as caught:
         join.chosen(tmp_path / "config", "", "lab")

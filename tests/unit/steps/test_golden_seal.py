@@ -35,7 +35,7 @@ class Guest:
         self.asked: list[str] = []
         self.noted: list[bool] = []
         self.killed = False
-        self.note = LabFolder("").path
+        self.note = LabFolder("lab").path
         self.sysprep: dict[str, object] = {}  # what is special in its answer
         self.executed: list[Sequence[str]] = []
 
