@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
 from pathlib import Path
 
+import pytest
 import yaml
 from control_plane import NAME, PODS, PORT
 from harness import On, Winlab, added, ask, traces, worked
 from joining import LAB, Joined
 
 OTHER = "it-k"  # a lab that is not made
+
+pytestmark = pytest.mark.slow  # a second cluster and another clone: ten minutes on two cores
 
 
 def test_without_the_server_s_address_nothing_is_touched(joined: Joined, scripted: Winlab) -> None:

@@ -7,6 +7,7 @@ import subprocess  # noqa: TID251 - damages the lab by hand
 from pathlib import Path
 from typing import Any
 
+import pytest
 from harness import LAB_A, Labs, text
 
 NB = "--db=unix:/run/winlab/ovnnb.sock"
@@ -24,6 +25,7 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
 
 
+@pytest.mark.slow  # containerd is restarted twice: minutes in an emulated node
 def test_a_changed_file_of_a_linux_node_is_reported_and_restored(labs: Labs) -> None:
     config, mark = "/etc/containerd/config.toml", "# changed by hand"
     text(labs.a("exec", "controller-1", "--", f"echo '{mark}' | sudo tee -a {config}"))
