@@ -115,7 +115,8 @@ def verify(path: Path, image: ContainerImage, digest: str | None = None) -> None
     has = "It has " + ("; ".join(map(str, images)) or "none") + "."
     if not fit:
         raise TransferError(f"'{path}' has no image for {image.os}/amd64.", why=has)
-    if not archive.is_oci or not any(image.reference in one.references for one in fit):
+    names = {image.reference, full_name(image.reference)}  # the kubelet asks for the full name
+    if not archive.is_oci or not any(names & {*one.references} for one in fit):
         raise TransferError(
             f"'{path}' would not be imported as {image.reference}.",
             why=has if archive.is_oci else "It was made by 'docker save' and is not an OCI archive.",
