@@ -40,6 +40,8 @@ def test_status_of_a_fresh_node(node: Machine) -> None:
         "boot_id": "17",
         "build": "20348.2762",
         "containers_feature": "absent",
+        "files": {},
+        "registry": {},
         "features_set": "",
         "images_from": "",
         "restart_pending": False,
