@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from survive.sample import Sampled
 from survive.traces import Traces as Traces
 from survive.traces import left as left
@@ -31,16 +32,25 @@ class Winlab:
     prefix: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, *args: str, timeout: float = 3000) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*self.prefix, sys.executable, "-m", "winlab", *args],
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
+    def __call__(self, *args: str, timeout: float = 2400) -> subprocess.CompletedProcess[str]:
+        with subprocess.Popen(
+            [*self.prefix, sys.executable, "-X", "faulthandler", "-m", "winlab", *args],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
+            text=True,
             env={**os.environ, **self.env},
-        )
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGABRT)  # it prints where each of its threads is
+                out, err = process.communicate()
+                pytest.fail(f"{args}: still runs after {timeout:.0f} s\n{out}\n{err}", pytrace=False)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def interrupted(self, step: str, *args: str) -> int:
         """Start the command, press Ctrl-C when *step* is done; its exit code."""

@@ -36,6 +36,7 @@ from winlab.steps.states import BOOTED, STARTED
 from winlab.steps.unheard import Unheard
 
 POLL = 2.0
+ANSWER = 60.0  # seconds in which a node that accepts a login must say whether it is ready
 DUMP = 60.0  # seconds for a failed guest's report
 MOST_READY = 1 << 20  # bytes of a first boot's result
 LOOK = 30.0  # seconds between two looks at the screen
@@ -70,6 +71,7 @@ class Login:
     def __init__(self, run: Run, node: NodePlan, own: SystemSteps) -> None:
         self._own = own
         self._folder = run.folder
+        self._limit = run.pace.silence(ANSWER)
         self._tag = tags.of(run.plan, node)
         self.refusal: GuestError | None = None  # of the last attempt
 
@@ -92,7 +94,7 @@ class Login:
             self.refusal = error
             return False
         try:
-            code = guest.execute([self._own.ready_command], heard)
+            code = guest.execute([self._own.ready_command], heard, waiting=base.at_most(self._limit))
         except GuestError:
             return False
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -17,6 +18,20 @@ def discard(_chunk: bytes) -> None:
 
 def patient() -> None:
     """Wait for a command for as long as it runs."""
+
+
+def at_most(seconds: float) -> Callable[[], None]:
+    """A limit for a command that should take no time: a guest may accept it and never end it.
+
+    :returns: what to pass as *waiting*; it raises GuestError after *seconds*.
+    """
+    end = time.monotonic() + seconds
+
+    def check() -> None:
+        if time.monotonic() > end:
+            raise GuestError(f"A command in a guest did not end within {seconds:.0f} s.")
+
+    return check
 
 
 class Kept:

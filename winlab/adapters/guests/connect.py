@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from winlab.adapters.guests.base import Guest, Kept
+from winlab.adapters.guests.base import Guest, Kept, at_most
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.adapters.guests.systems import ways
 from winlab.design.plan.tags import Tag
@@ -27,6 +27,7 @@ AGAIN = 15.0  # seconds from one try of the alternative to the next, until then
 FORGOTTEN = 600.0  # seconds after which earlier tries no longer count
 LATEST = 20  # seconds for a connection by an alternative, because the caller waits for the node
 MOST = 1 << 12  # bytes of a shell's answer
+ANSWER = 120.0  # seconds for that answer: an emulated guest takes a few
 KNOCK = 5.0  # seconds in which a way that was unresponsive must accept a connection
 
 
@@ -152,7 +153,7 @@ def _log_in(way: str, tag: Tag, folder: LabFolder, timeout: float) -> Guest:
 def _understands(guest: Guest, tag: Tag) -> bool:
     def execute(command: list[str], stdin: bytes = b"") -> str:
         heard = Kept(MOST)
-        guest.execute(command, heard, stdin=stdin)
+        guest.execute(command, heard, stdin=stdin, waiting=at_most(ANSWER))
         return str(heard)
 
     return ways(tag.system).understands(execute)
