@@ -13,7 +13,8 @@ from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.spec.model import Spec
 from winlab.events import Listener, Told, ignore
-from winlab.operations import consent, export_iso, images, one_step, prune
+from winlab.operations import consent, export_iso, images, prune
+from winlab.operations.carry_out import one_step
 from winlab.operations.export_iso import Alone, Export
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
@@ -154,7 +155,7 @@ class Supplies:
         :raises UsageError: the file exists or can't be written.
         """
         item = library.find(which)
-        one_step.perform(f"export {item.name}", lambda progress: library.export(item, to, progress), listener, usual=60)
+        one_step(f"export {item.name}", lambda progress: library.export(item, to, progress), listener, usual=60)
 
     @at_site
     def import_image(self, path: Path, *, listener: Listener = ignore, stop: Stop = None) -> Item:
@@ -163,9 +164,7 @@ class Supplies:
         :raises UsageError: the file is not such an image.
         :raises TransferError: it is damaged.
         """
-        return one_step.perform(
-            f"import {path.name}", lambda progress: library.bring(path, progress), listener, usual=60
-        )
+        return one_step(f"import {path.name}", lambda progress: library.bring(path, progress), listener, usual=60)
 
     @at_site
     def prune(self) -> int:
@@ -242,4 +241,4 @@ class Supplies:
         :raises TransferError: it is damaged.
         :raises WinlabError: as :meth:`open_bundle`.
         """
-        return one_step.perform("verify", lambda progress: bundles.verify(path, progress), listener, usual=30)
+        return one_step("verify", lambda progress: bundles.verify(path, progress), listener, usual=30)

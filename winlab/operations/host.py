@@ -10,7 +10,8 @@ from winlab.host import boot, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs, Requirement
-from winlab.operations import one_step, planning
+from winlab.operations import planning
+from winlab.operations.carry_out import one_step
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -37,7 +38,7 @@ def setup(
     :raises AccessError: this is not root.
     :raises WinlabError: something is missing, or a step failed.
     """
-    facts = one_step.perform(
+    facts = one_step(
         "host setup",
         lambda progress: setting_up.setup(
             progress, external_cidr=external_cidr, install=install, trust_python=trust_python
@@ -57,4 +58,4 @@ def teardown(tell: Listener, *, force: bool = False) -> None:
     :raises AccessError: this is not root.
     :raises WinlabError: there are labs, or something can't be undone.
     """
-    one_step.perform("host teardown", lambda progress: tearing_down.teardown(progress, force=force), tell, usual=4)
+    one_step("host teardown", lambda progress: tearing_down.teardown(progress, force=force), tell, usual=4)

@@ -33,7 +33,9 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, look, one_step, planning
+from winlab.operations import create, look, making, planning
+from winlab.operations.carry_out import carry_out, one_step
+from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import payload
@@ -84,7 +86,7 @@ def plan(
     plans.check_prefix(prefix)
     plans.check_lab_name(lab)
     admin = chosen(config, context, lab)
-    cluster = one_step.perform(
+    cluster = one_step(
         "look at the cluster",
         lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
         tell,
@@ -100,7 +102,7 @@ def join(
     site: Site,
     tell: Listener,
     *,
-    until: create.Until = "cluster",
+    until: Until = "cluster",
     origin: Origin | None = None,
     consent: bool = False,
 ) -> None:
@@ -111,7 +113,8 @@ def join(
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
         tell(Note(lab=planned.plan.lab, text=note))
-    create.create(planned, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent)
+    made = making.prepare(planned, site, tell, until=until, origin=origin, consent=consent)
+    carry_out(create.job(made, "join", joining.admin), site, tell)
 
 
 def make_spec(

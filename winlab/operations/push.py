@@ -11,15 +11,16 @@ from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
-from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
-from winlab.operations import look, one_step
+from winlab.operations import look
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.steps import again
@@ -90,25 +91,24 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     :raises WinlabError: the node or the cluster refused.
     """
     folder = site.folder(lab)
-    with site.hypervisors() as hosts:
+
+    def find(hosts: Hypervisors) -> Machine:
         machine = look.find_node(lab, node, hosts)
         if not machine.tag.is_member:
             raise UsageError(
                 f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
-        kubectl = Kubectl.of(folder)
-        with folder.locked():
-            drives = Drives(LabOnSite.find(lab, site, hosts))
-            work = bring_back if restore else push
-            return one_step.perform(
-                f"push {node}",
-                lambda progress: work(machine, binary, drives, kubectl, progress),
-                folder.journaled(tell),
-                usual=60,
-                lab=lab,
-                node=node,
-            )
+        Kubectl.of(folder)
+        return machine
+
+    def work(under: Underway) -> PushedProgram:
+        machine, drives, kubectl = find(under.hypervisors), Drives(under.lab), Kubectl.of(folder)
+        change = bring_back if restore else push
+        name = f"push {node}"
+        return under.one_step(name, lambda said: change(machine, binary, drives, kubectl, said), usual=60, node=node)
+
+    return carry_out(Job(lab, work, check=find), site, tell)
 
 
 def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
