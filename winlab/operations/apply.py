@@ -48,9 +48,8 @@ def apply(
 ) -> None:
     """Change the lab to match the proposal, or resume such a change.
 
-    :param until: as :func:`winlab.operations.create.create` has it.
-    :param origin: where Kubernetes' artifacts and downloaded images come from.
-    :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
+    Other parameters are those of :func:`winlab.operations.create.create`.
+
     :param restart: shut machines down whose sizes change, and start them again with the new ones.
     :param force: remove nodes even if their pods can't be moved, or the API server can't be asked.
     :param rebuild: the name of a worker that is removed and created again.
@@ -70,8 +69,7 @@ def apply(
         amended = amendment(plan, compared, hosts, folder, restart=restart, force=force, rebuild=rebuild)
         if until == "guests" and folder.has(folder.kubeconfig) and not amended.reachable:
             _require_cluster_untouched(plan.lab, amended)
-        begin = partial(recorded.begin, folder, proposal, sorted(amended.rebuilt))
-        made.make(under, "apply", begin, amendment=amended)
+        made.make(under, amended, partial(recorded.begin, folder, proposal, sorted(amended.rebuilt)))
         if until != "cluster" and amended.reloaded and folder.has(folder.kubeconfig):
             # prepared nodes import no images by themselves: the record must say that this is still to be done
             text = f"New images are not in the nodes yet: 'winlab apply --lab {plan.lab}' finishes the change."
@@ -82,7 +80,7 @@ def apply(
     with site.hypervisors() as hosts:  # before any other check
         require_possible(diff.compare(plan, site, hosts))
     _abandon_others(plan, site, tell)
-    made = making.prepare(proposal, site, tell, until=until, origin=origin, consent=consent)
+    made = making.prepare("apply", proposal, site, tell, until=until, origin=origin, consent=consent)
     carry_out(Job(plan.lab, work, storage=True), site, tell)
 
 
@@ -166,7 +164,6 @@ def amendment(
         node.name for node in kept if node.is_member and any(_lacks(one, node.name) for one in compared.held.plans[1:])
     }
     return Amendment(
-        digests=compared.digests,
         removed=removed,
         beside=frozenset(beside),
         rebuilt=frozenset(rebuilt),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from winlab.adapters.vm import domains
 from winlab.events import Note, ignore
@@ -39,7 +38,7 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
         under.tell(Note(lab=lab, text=f"The lab {'starts' if wanted else 'does not start'} with the host now."))
         return tuple(machine.tag.node for machine in machines)
 
-    nodes = carry_out(Job(lab, work, check=partial(look.find, lab), stands=True), site, ignore)
+    nodes = carry_out(Job(lab, work, stands=True), site, ignore)
     hint = ""
     if wanted and not daemons.has_systemd():
         hint = (

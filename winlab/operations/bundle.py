@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from winlab.design.catalog import recipes as catalog
-from winlab.design.catalog.artifact import Artifact, Obtained, Source
+from winlab.design.catalog.artifact import Artifact, Source
 from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
 from winlab.events import Listener, Note, Progress, Told
-from winlab.operations import lock_inputs
-from winlab.operations.carry_out import one_step
+from winlab.operations import carry_out, lock_inputs
 from winlab.operations.lock_file import LockedMedium
 from winlab.steps import payload
 from winlab.steps.payload import Origin, Supply
@@ -34,31 +33,15 @@ def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Li
     """
     chosen, artifacts, why = source(plan, origin)
     tell(Note(lab=plan.lab, text=f"Filled from {why}"))
-    return one_step(
-        "bundle",
-        lambda progress: create(plan, stock, path, chosen, artifacts, origin.mirror, progress),
-        tell,
-        usual=1200,
-    )
+    work = partial(create, plan, stock, path, chosen, artifacts, origin.mirror)
+    return carry_out.one_step("bundle", work, tell, usual=1200)
 
 
-def supply(
-    plan: Plan,
-    origin: Origin,
-    tell: Listener,
-    *,
-    made: Plan | None = None,
-    settled: bool = False,
-    check: Callable[[list[Obtained]], None] | None = None,
-    runs: bool = True,
-) -> Supply:
-    """Decide where everything for the plan's nodes comes from, and report it; if it is a bundle, restore its images.
-
-    Other parameters and errors are those of :func:`winlab.steps.payload.choose`.
+def report(plan: Plan, chosen: Supply, why: str, origin: Origin, tell: Listener, *, made: Plan | None = None) -> Supply:
+    """Report the source of a plan's artifacts; if it is a bundle that the user did not name, restore its images.
 
     :param made: the plan whose images are restored; by default the same.
     """
-    chosen, why = payload.choose(plan, origin, settled=settled, check=check, runs=runs)
     if chosen.bundle is not None and origin.bundle is None:
         restore_lacking(made or plan, chosen.bundle, Told(tell, "images of the bundle"))
     if plan.kubernetes is not None:

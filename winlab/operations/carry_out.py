@@ -22,14 +22,12 @@ from winlab.site import Site
 from winlab.steps.states import WORK
 
 T = TypeVar("T")
+run_steps = engine.run  # for steps that need no lock
 
 
 @dataclass(frozen=True)
 class Underway:
-    """A job that is being carried out: what its work needs.
-
-    :param tell: adds events to the lab's journal before it passes them on.
-    """
+    """A job that is being carried out. What *tell* receives is in the lab's journal, too."""
 
     folder: LabFolder
     site: Site
@@ -38,18 +36,18 @@ class Underway:
 
     @property
     def lab(self) -> LabOnSite:
-        """The lab, for work with its machines.
+        """The lab, to work with its machines.
 
         :raises UsageError: the facts of a hypervisor can't be read.
         """
         return LabOnSite.find(self.folder.lab, self.site, self.hypervisors)
 
     def run(self, steps: Iterable[Step], verb: str) -> None:
-        """Run steps, as :func:`run`, with a record in the journal."""
-        run(steps, self.tell, self.folder.lab, verb)
+        """Run steps; *verb* says what for."""
+        run_steps(steps, self.tell, self.folder.lab, verb)
 
     def one_step(self, name: str, work: Callable[[Progress], T], usual: float, *, node: str = "") -> T:
-        """Do work that is a single step, as :func:`one_step`, with a record in the journal."""
+        """Do work that is a single step, as :func:`one_step` does."""
         return one_step(name, work, self.tell, usual, lab=self.folder.lab, node=node)
 
 
@@ -57,11 +55,11 @@ class Underway:
 class Job(Generic[T]):
     """Work on one lab.
 
-    :param work: does it once the lab is locked; returns the result of the job.
-    :param check: checks what can be checked before the lab is locked.
-    :param stands: the lab exists, perhaps by another account's work. Then this account gets neither folder nor journal.
+    :param work: does it under the lab's lock; returns the job's result.
+    :param check: checks before that what needs no lock.
+    :param stands: the lab must exist. If another account made it, no folder and no journal of it stays here.
     :param storage: each hypervisor must have its storage pool.
-    :param locks: take the lab's lock. Without it, the work only reads, or takes the lock by :func:`hold`.
+    :param locks: False: the work only reads, or calls :func:`hold`.
     """
 
     lab: str
@@ -75,12 +73,17 @@ class Job(Generic[T]):
 def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
     """Carry out a job.
 
+    :raises NotFoundError: there is no such lab, and the job needs one.
     :raises ConflictError: another winlab is working on the lab.
     :raises Stopped: the work was asked to stop.
     :raises WinlabError: a check or a step failed.
     """
+    from winlab.operations import look  # imports the guests' clients, which single steps don't need
+
     folder = site.folder(job.lab)
     with site.storage() if job.storage else site.hypervisors() as hosts, ExitStack() as held:
+        if job.stands:
+            look.find(job.lab, hosts)
         job.check(hosts)
         stopping.check()
         foreign = job.stands and not folder.path.exists()
@@ -109,16 +112,6 @@ def require_idle(folder: LabFolder) -> None:
         pass
 
 
-def run(steps: Iterable[Step], tell: Listener, lab: str = "", verb: str = "") -> None:
-    """Run steps that need no lock.
-
-    :param lab: the lab that they are for.
-    :param verb: what they are for, for other processes that watch.
-    :raises WinlabError: a step failed.
-    """
-    engine.run(steps, tell, lab, verb)
-
-
 def one_step(
     name: str, work: Callable[[Progress], T], tell: Listener, usual: float, *, lab: str = "", node: str = ""
 ) -> T:
@@ -133,5 +126,5 @@ def one_step(
     """
     results: list[T] = []
     step = Step(WORK(lab, node, of=name), lambda progress: results.append(work(progress)), lambda: False, usual=usual)
-    run([step], tell, lab, name)
+    run_steps([step], tell, lab, name)
     return results[0]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from winlab.events import Listener
-from winlab.operations import making, recorded
-from winlab.operations.carry_out import Job, Underway, carry_out
-from winlab.operations.making import Making, Until
+from winlab.operations import making
+from winlab.operations.carry_out import carry_out
+from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.payload import Origin
@@ -36,24 +35,5 @@ def create(
         working on it.
     :raises WinlabError: a step failed.
     """
-    made = making.prepare(proposal, site, tell, until=until, origin=origin, consent=consent, locked=locked)
-    carry_out(job(made, "create"), site, tell)
-
-
-def job(made: Making, verb: str, admin: str = "") -> Job[None]:
-    """The job that makes a new lab.
-
-    :param verb: what the journal calls it.
-    :param admin: the kubeconfig of the external cluster that the lab joins.
-    """
-    plan = made.proposal.plan
-
-    def record(under: Underway) -> None:
-        if under.folder.credentials_fit(plan) or not under.hypervisors.machines(plan.lab):  # else another account's
-            recorded.write(under.folder, made.proposal)
-
-    def work(under: Underway) -> None:
-        recorded.refuse_unfinished(under.folder)
-        made.make(under, verb, partial(record, under), admin=admin)
-
-    return Job(plan.lab, work, storage=True)
+    made = making.prepare("create", proposal, site, tell, until=until, origin=origin, consent=consent, locked=locked)
+    carry_out(made.new_lab(), site, tell)

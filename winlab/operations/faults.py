@@ -47,10 +47,10 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
     def work(under: Underway) -> Fault:
         there = _Work(under.lab)
         there.check(wanted)
-        under.one_step(f"fault {wanted.id}", lambda progress: there.add(wanted, progress), usual=5)
+        under.one_step(f"fault {wanted.id}", partial(there.add, wanted), usual=5)
         return wanted
 
-    return carry_out(Job(lab, work, check=partial(look.find, lab), stands=True), site, tell)
+    return carry_out(Job(lab, work, stands=True), site, tell)
 
 
 def active(lab: str, site: Site) -> list[Fault]:
@@ -83,28 +83,22 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
             room.require(under.hypervisors, switched)
         if chosen:
             name = f"clear {', '.join(one.id for one in chosen)}"
-            under.one_step(name, lambda progress: there.clear(chosen, progress), usual=5 * len(chosen))
+            under.one_step(name, partial(there.clear, chosen), usual=5 * len(chosen))
         return chosen
 
-    return carry_out(Job(lab, work, check=partial(look.find, lab), stands=True), site, tell)
+    return carry_out(Job(lab, work, stands=True), site, tell)
 
 
 def report(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> None:
-    """Report while a lab has faults, for other commands; it never fails."""
-    if said := sentence(lab, site, hosts):
-        tell(Note(lab=lab, text=said))
-
-
-def sentence(lab: str, site: Site, hosts: Hypervisors) -> str:
-    """What other commands say while a lab with machines has faults; otherwise empty. It never fails."""
+    """Report for another command that a lab with machines has faults, if it has any. It never fails."""
     what = ""
     with suppress(WinlabError):
         if hosts.machines(lab):
             with site.overlay() as northbound:
                 what = ", ".join(one.id for one in _active(lab, hosts, northbound))
-    if not what:
-        return ""
-    return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+    if what:
+        text = f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+        tell(Note(lab=lab, text=text))
 
 
 def forget_over(lab: str, hosts: Hypervisors) -> None:

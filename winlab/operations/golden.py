@@ -21,7 +21,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
 from winlab.operations.carry_out import Job, Underway, carry_out, hold, require_idle
 from winlab.site import Site
-from winlab.steps import recipe
+from winlab.steps import payload, recipe
 from winlab.steps.golden import NOTE, all_made, is_spoiled
 from winlab.steps.payload import Origin
 from winlab.supply.images import golden as golden_cache
@@ -187,7 +187,7 @@ def build(
     def work(under: Underway) -> None:
         with ExitStack() as held:
             for placed in lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell):
-                source = bundle.supply(plan, origin, tell, made=placed, runs=False)
+                source = bundle.report(plan, *payload.choose(plan, origin, runs=False), origin, tell, made=placed)
                 run = Run.start(plan, stock, site, under.hypervisors, Sources(origin.mirror, consent))
                 steps = recipe.once(recipe.golden_build(run, [placed], source, alone=True))
                 under.run(Forecast(run.pace.known, [placed]).steps(steps), "image build")

@@ -11,7 +11,7 @@ from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError, WinlabError, together
 from winlab.events import Listener, Progress
 from winlab.operations import consent
-from winlab.operations.carry_out import one_step, run
+from winlab.operations.carry_out import one_step, run_steps
 from winlab.site import Site
 from winlab.steps.states import WORK
 from winlab.supply.images import cache, windows_media
@@ -34,7 +34,7 @@ def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path 
         cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
 
     done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
-    run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
+    run_steps([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
     image = cache.lookup(recipe)
     assert image is not None
     return image

@@ -11,6 +11,7 @@ import shutil
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, look, making, planning
+from winlab.operations import look, making, planning
 from winlab.operations.carry_out import carry_out, one_step
 from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
@@ -86,12 +87,8 @@ def plan(
     plans.check_prefix(prefix)
     plans.check_lab_name(lab)
     admin = chosen(config, context, lab)
-    cluster = one_step(
-        "look at the cluster",
-        lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
-        tell,
-        usual=10,
-    )
+    look_now = partial(look_at, site.folder(lab), admin, server, spec, origin or Origin())
+    cluster = one_step("look at the cluster", look_now, tell, usual=10)
     planned = planning.make(spec.called(prefix), lab, site.host_facts, Told(tell, "plan"), existing=cluster)
     check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
     return Joining(planned, cluster, admin)
@@ -113,8 +110,8 @@ def join(
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
         tell(Note(lab=planned.plan.lab, text=note))
-    made = making.prepare(planned, site, tell, until=until, origin=origin, consent=consent)
-    carry_out(create.job(made, "join", joining.admin), site, tell)
+    made = making.prepare("join", planned, site, tell, until=until, origin=origin, consent=consent, admin=joining.admin)
+    carry_out(made.new_lab(), site, tell)
 
 
 def make_spec(

@@ -17,8 +17,7 @@ from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
 from winlab.operations import look
-from winlab.operations.carry_out import Job, Underway, carry_out
-from winlab.operations.carry_out import run as run_steps
+from winlab.operations.carry_out import Job, Underway, carry_out, run_steps
 from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.steps import again
@@ -61,9 +60,8 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         def ready(progress: Progress) -> None:
             prepared.extend(prepare(image, folder, name=name, progress=progress))
 
-        machines = look.find(lab, hosts)
         run_steps([Step(LOAD_READY(lab), ready, lambda: False, usual=5)], tell, lab, "load")
-        nodes_for(prepared, machines)
+        nodes_for(prepared, look.find(lab, hosts))
 
     def work(under: Underway) -> dict[str, list[str]]:
         machines, drives = look.find(lab, under.hypervisors), Drives(under.lab)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.events import Listener, Progress
-from winlab.operations import bundle, lock_file, lock_inputs
-from winlab.operations.carry_out import one_step
+from winlab.operations import bundle, carry_out, lock_file, lock_inputs
 from winlab.operations.lock_file import Lock
 from winlab.steps.payload import Origin, choose
 from winlab.supply.images import cache
@@ -46,7 +46,8 @@ def renew(
     """
     path = path or lock_file.beside(spec)
     before = lock_file.read(path) if check else lock_file.replaced(path)
-    now = one_step("inputs", lambda progress: current(plan, stock, origin or Origin(), spec, progress), tell, usual=600)
+    work = partial(current, plan, stock, origin or Origin(), spec)
+    now = carry_out.one_step("inputs", work, tell, usual=600)
     if check and before is not None:
         lock_file.require(before, now, path)
     changes = lock_file.compare(before, now) if before is not None else []

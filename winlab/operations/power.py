@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
@@ -27,6 +28,9 @@ from winlab.steps.states import ANSWERING, STARTED, STOPPED
 
 DAY = 86400.0
 SOON = 30 * DAY  # before certificates expire, a start says so
+LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
+Runs = Callable[[Sequence[Step]], None]
+Act = Callable[[list[Subject], Runs], None]
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
     :raises HostError: the host's firewall is gone, there is not enough memory, or no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
-
-    def work(subjects: list[Subject], run: Runs) -> None:
-        _check_memory(subjects)
-        _go_on(subjects, tell, run, [])
-
-    return _switch("start", lab, site, nodes, tell, work)
+    return _switch("start", lab, site, nodes, tell, partial(_start, tell=tell))
 
 
 def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -76,12 +75,9 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
 
     :raises WinlabError: as those two.
     """
-
-    def work(subjects: list[Subject], run: Runs) -> None:
-        _check_memory(subjects)
-        _go_on(subjects, tell, run, _stops(subjects))
-
-    return _switch("restart", lab, site, nodes, tell, work)
+    return _switch(
+        "restart", lab, site, nodes, tell, lambda subjects, run: _start(subjects, run, tell, _stops(subjects))
+    )
 
 
 def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -91,10 +87,10 @@ def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
     :raises GuestError: a node that was named is off or crashed; nothing was touched.
     """
 
-    def work(subjects: list[Subject], run: Runs) -> None:
+    def act(subjects: list[Subject], run: Runs) -> None:
         run([switch.suspend(one) for one in _active(subjects, nodes, tell, "suspended")])
 
-    return _switch("suspend", lab, site, nodes, tell, work)
+    return _switch("suspend", lab, site, nodes, tell, act)
 
 
 def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -106,24 +102,13 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
 
-    def work(subjects: list[Subject], run: Runs) -> None:
-        _go_on(_active(subjects, nodes, tell, "resumed"), tell, run, [])
+    def act(subjects: list[Subject], run: Runs) -> None:
+        _go_on(_active(subjects, nodes, tell, "resumed"), run, tell)
 
-    return _switch("resume", lab, site, nodes, tell, work)
-
-
-Runs = Callable[[Sequence[Step]], None]
-LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
+    return _switch("resume", lab, site, nodes, tell, act)
 
 
-def _switch(
-    verb: str,
-    lab: str,
-    site: Site,
-    nodes: Sequence[str],
-    tell: Listener,
-    act: Callable[[list[Subject], Runs], None],
-) -> list[Switched]:
+def _switch(verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listener, act: Act) -> list[Switched]:
     """Carry out a verb on the named machines of a lab, or on all of them.
 
     :param verb: what is done, for the journal.
@@ -166,7 +151,12 @@ def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
     return [shutdown.step(one, workers if one.is_controller else (), force=force) for one in subjects]
 
 
-def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Sequence[Step]) -> None:
+def _start(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
+    room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])
+    _go_on(subjects, run, tell, before)
+
+
+def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
     """Start or resume machines, controllers first, after the steps *before*; wait for them and their cluster's nodes.
 
     :raises ClusterError: the cluster's certificates have expired; the machines run.
@@ -250,7 +240,3 @@ def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what:
         text = f"{states.capitalize()}, and left so: {names}. 'winlab start --lab {lab}' starts what is {states}."
         tell(Note(lab=lab, text=text))
     return [one for one in subjects if one not in off]
-
-
-def _check_memory(subjects: Sequence[Subject]) -> None:
-    room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,23 +91,20 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     :raises UsageError: the file is not a program of this node; nothing was touched.
     :raises WinlabError: the node or the cluster refused.
     """
-    folder = site.folder(lab)
 
-    def find(hosts: Hypervisors) -> Machine:
+    def find(hosts: Hypervisors) -> tuple[Machine, Kubectl]:
         machine = look.find_node(lab, node, hosts)
         if not machine.tag.is_member:
             raise UsageError(
                 f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
-        Kubectl.of(folder)
-        return machine
+        return machine, Kubectl.of(site.folder(lab))
 
     def work(under: Underway) -> PushedProgram:
-        machine, drives, kubectl = find(under.hypervisors), Drives(under.lab), Kubectl.of(folder)
-        change = bring_back if restore else push
-        name = f"push {node}"
-        return under.one_step(name, lambda said: change(machine, binary, drives, kubectl, said), usual=60, node=node)
+        (machine, kubectl), drives = find(under.hypervisors), Drives(under.lab)
+        change = partial(bring_back if restore else push, machine, binary, drives, kubectl)
+        return under.one_step(f"push {node}", change, usual=60, node=node)
 
     return carry_out(Job(lab, work, check=find), site, tell)
 
