@@ -27,7 +27,7 @@ run_steps = engine.run  # for steps that need no lock
 
 @dataclass(frozen=True)
 class Underway:
-    """A job that is being carried out. What *tell* receives is in the lab's journal, too."""
+    """A job that is being carried out; its listener also writes the lab's journal."""
 
     folder: LabFolder
     site: Site

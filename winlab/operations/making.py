@@ -63,7 +63,8 @@ class Making:
         plan = self.proposal.plan
 
         def record(under: Underway) -> None:
-            if under.folder.credentials_fit(plan) or not under.hypervisors.machines(plan.lab):  # else another account's
+            # without credentials, machines that exist are another account's
+            if under.folder.credentials_fit(plan) or not under.hypervisors.machines(plan.lab):
                 recorded.write(under.folder, self.proposal)
 
         def work(under: Underway) -> None:
