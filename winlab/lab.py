@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
     from winlab.operations.autostart import Autostart
-    from winlab.operations.create import Until
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
     from winlab.operations.look import NodeStatus
+    from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
     from winlab.operations.push import PushedProgram

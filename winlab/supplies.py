@@ -7,13 +7,14 @@ stops them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.spec.model import Spec
 from winlab.events import Listener, Told, ignore
-from winlab.operations import consent, export_iso, images, one_step, prune
+from winlab.operations import carry_out, consent, export_iso, images, prune
 from winlab.operations.export_iso import Alone, Export
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
@@ -154,7 +155,7 @@ class Supplies:
         :raises UsageError: the file exists or can't be written.
         """
         item = library.find(which)
-        one_step.perform(f"export {item.name}", lambda progress: library.export(item, to, progress), listener, usual=60)
+        carry_out.one_step(f"export {item.name}", partial(library.export, item, to), listener, usual=60)
 
     @at_site
     def import_image(self, path: Path, *, listener: Listener = ignore, stop: Stop = None) -> Item:
@@ -163,9 +164,7 @@ class Supplies:
         :raises UsageError: the file is not such an image.
         :raises TransferError: it is damaged.
         """
-        return one_step.perform(
-            f"import {path.name}", lambda progress: library.bring(path, progress), listener, usual=60
-        )
+        return carry_out.one_step(f"import {path.name}", partial(library.bring, path), listener, usual=60)
 
     @at_site
     def prune(self) -> int:
@@ -242,4 +241,4 @@ class Supplies:
         :raises TransferError: it is damaged.
         :raises WinlabError: as :meth:`open_bundle`.
         """
-        return one_step.perform("verify", lambda progress: bundles.verify(path, progress), listener, usual=30)
+        return carry_out.one_step("verify", partial(bundles.verify, path), listener, usual=30)

@@ -29,7 +29,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, ConflictError
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, golden, recorded
+from winlab.operations import golden, making, recorded
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.amendment import CONTROLLER_TAINT
@@ -312,15 +312,15 @@ def world(
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
-    monkeypatch.setattr(create.recipe, "guests", made.recipe)
-    monkeypatch.setattr(create.recipe, "golden_upload", lambda *_: [])
-    monkeypatch.setattr(create.faults, "sentence", lambda *_: "")
-    monkeypatch.setattr(create.faults, "forget_over", lambda *_: None)
+    monkeypatch.setattr(making.recipe, "guests", made.recipe)
+    monkeypatch.setattr(making.recipe, "golden_upload", lambda *_: [])
+    monkeypatch.setattr(making.faults, "report", lambda *_: None)
+    monkeypatch.setattr(making.faults, "forget_over", lambda *_: None)
     monkeypatch.setattr(domains, "inserted", lambda *_: {})
     monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
     monkeypatch.setattr(LabFolder, "credentials_fit", lambda *_: True)
     monkeypatch.setattr(shutdown, "shut_down", lambda subject, _: made.shut_down(None, subject.domain))
-    monkeypatch.setattr(create, "all_made", lambda *_, **__: True)
+    monkeypatch.setattr(making, "all_made", lambda *_, **__: True)
     monkeypatch.setattr(golden, "check_media", lambda *_args, **_flags: None)
     monkeypatch.setattr(golden, "lacking", lambda *_: ())
     monkeypatch.setattr(library, "imported_for", lambda _plan: [])

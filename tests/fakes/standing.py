@@ -244,7 +244,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
         def answers(self) -> bool:
             return self._guest.answers
 
-    monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
+    monkeypatch.setattr("winlab.operations.faults.report", lambda *_: None)
     monkeypatch.setattr("winlab.operations.faults.forget_over", lambda *_: None)
     monkeypatch.setattr(fabric, "bridge_trouble", lambda *_: made.bridge)
     monkeypatch.setattr(firewall, "trouble", lambda: made.firewall)

@@ -23,9 +23,10 @@ from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
 from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, destroy, diff, golden, recorded
-from winlab.operations.create import Until
+from winlab.operations import destroy, diff, golden, making, recorded, resize
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.diff import Compared
+from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.amendment import Amendment
@@ -47,9 +48,8 @@ def apply(
 ) -> None:
     """Change the lab to match the proposal, or resume such a change.
 
-    :param until: as :func:`winlab.operations.create.create` has it.
-    :param origin: where Kubernetes' artifacts and downloaded images come from.
-    :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
+    Other parameters are those of :func:`winlab.operations.create.create`.
+
     :param restart: shut machines down whose sizes change, and start them again with the new ones.
     :param force: remove nodes even if their pods can't be moved, or the API server can't be asked.
     :param rebuild: the name of a worker that is removed and created again.
@@ -60,21 +60,28 @@ def apply(
     """
     plan = proposal.plan
 
-    def amend(hosts: Hypervisors) -> Amendment:
+    def work(under: Underway) -> None:
+        folder, hosts = under.folder, under.hypervisors
         compared = diff.compare(plan, site, hosts)
         require_possible(compared)
         with site.overlay() as northbound:
             northbound.require_free(topology(plan))
-        folder = site.folder(plan.lab)
-        made = amendment(plan, compared, hosts, folder, restart=restart, force=force, rebuild=rebuild)
-        if until == "guests" and folder.has(folder.kubeconfig) and not made.reachable:
-            _require_cluster_untouched(plan.lab, made)
-        return made
+        amended = amendment(plan, compared, hosts, folder, restart=restart, force=force, rebuild=rebuild)
+        if until == "guests" and folder.has(folder.kubeconfig) and not amended.reachable:
+            _require_cluster_untouched(plan.lab, amended)
+        made.make(under, amended, partial(recorded.begin, folder, proposal, sorted(amended.rebuilt)))
+        if until != "cluster" and amended.reloaded and folder.has(folder.kubeconfig):
+            # prepared nodes import no images by themselves: the record must say that this is still to be done
+            text = f"New images are not in the nodes yet: 'winlab apply --lab {plan.lab}' finishes the change."
+            under.tell(Note(lab=plan.lab, text=text))
+        else:
+            recorded.write(folder, proposal)
 
     with site.hypervisors() as hosts:  # before any other check
         require_possible(diff.compare(plan, site, hosts))
     _abandon_others(plan, site, tell)
-    create.create(proposal, site, tell, until=until, origin=origin, consent=consent, amend=amend)
+    made = making.prepare("apply", proposal, site, tell, until=until, origin=origin, consent=consent)
+    carry_out(Job(plan.lab, work, storage=True), site, tell)
 
 
 def _require_cluster_untouched(lab: str, made: Amendment) -> None:
@@ -138,7 +145,9 @@ def amendment(
     rebuilt = {name for name in (begun.rebuilt if begun is not None else ()) if name in wanted}
     if rebuild and (begun is None or rebuild not in begun.cleared):  # otherwise this resumes with the new node
         rebuilt.add(rebuild)
-    removed |= {name: _worker(plan, name) for name in rebuilt}
+    why = "It is a member of etcd and has the cluster's keys; with a single one the cluster would be lost."
+    for name in rebuilt:
+        removed[name] = resize.no_controller(plan, name, f"'{name}' is a controller and can't be rebuilt.", why)
     if there:
         folder.credentials()  # without them nothing can be created again or queried
     kept = tuple(node for node in plan.nodes if node.name not in removed)
@@ -155,7 +164,6 @@ def amendment(
         node.name for node in kept if node.is_member and any(_lacks(one, node.name) for one in compared.held.plans[1:])
     }
     return Amendment(
-        digests=compared.digests,
         removed=removed,
         beside=frozenset(beside),
         rebuilt=frozenset(rebuilt),
@@ -195,26 +203,6 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
             why=f"The lab has a cluster, and '{lost}' is missing.",
             cure=f"Run 'winlab repair --lab {lab}'. With --force the nodes are removed all the same.",
         )
-
-
-def _worker(plan: Plan, name: str) -> NodePlan:
-    """The worker to rebuild.
-
-    :raises NotFoundError: there is no such node.
-    :raises ConflictError: it is a controller.
-    """
-    for node in plan.nodes:
-        if node.name != name:
-            continue
-        if node.role == "controller":
-            raise ConflictError(
-                f"'{name}' is a controller and can't be rebuilt.",
-                why="It is a member of etcd and has the cluster's keys; with a single one the cluster would be lost.",
-                cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.",
-            )
-        return node
-    others = ", ".join(node.name for node in plan.nodes if node.role != "controller") or "none"
-    raise NotFoundError(f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Besides controllers it has: {others}.")
 
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:

@@ -8,6 +8,7 @@ from winlab.adapters.vm import domains
 from winlab.events import Note, ignore
 from winlab.host import daemons, units
 from winlab.operations import look
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
 
 
@@ -29,21 +30,15 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
     :raises NotFoundError: there is no such lab.
     :raises ConflictError: another winlab is changing the lab.
     """
-    folder = site.folder(lab)
-    with site.hypervisors() as hosts:
-        look.find(lab, hosts)
-        new = not folder.path.exists()  # another account made the lab
-        with folder.locked():
-            machines = look.find(lab, hosts)
-            try:
-                for machine in machines:
-                    domains.set_autostart(hosts.on(machine).conn, machine.domain, wanted=wanted)
-                if not new:
-                    text = f"The lab {'starts' if wanted else 'does not start'} with the host now."
-                    folder.journaled(ignore)(Note(lab=lab, text=text))
-            finally:
-                if new:
-                    folder.remove()
+
+    def work(under: Underway) -> tuple[str, ...]:
+        machines = look.find(lab, under.hypervisors)
+        for machine in machines:
+            domains.set_autostart(under.hypervisors.on(machine).conn, machine.domain, wanted=wanted)
+        under.tell(Note(lab=lab, text=f"The lab {'starts' if wanted else 'does not start'} with the host now."))
+        return tuple(machine.tag.node for machine in machines)
+
+    nodes = carry_out(Job(lab, work, stands=True), site, ignore)
     hint = ""
     if wanted and not daemons.has_systemd():
         hint = (
@@ -55,4 +50,4 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
             "This host has no service that makes the labs' network ready after a boot (docs/host.md): run 'sudo winlab "
             "host setup' then."
         )
-    return Autostart(wanted, tuple(machine.tag.node for machine in machines), hint)
+    return Autostart(wanted, nodes, hint)

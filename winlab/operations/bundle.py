@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from winlab.design.catalog import recipes as catalog
@@ -10,11 +11,11 @@ from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import UsageError
-from winlab.events import Listener, Note, Progress
-from winlab.operations import lock_inputs, one_step
+from winlab.events import Listener, Note, Progress, Told
+from winlab.operations import carry_out, lock_inputs
 from winlab.operations.lock_file import LockedMedium
 from winlab.steps import payload
-from winlab.steps.payload import Origin
+from winlab.steps.payload import Origin, Supply
 from winlab.supply.artifacts import select
 from winlab.supply.artifacts.bundle import file
 from winlab.supply.artifacts.bundle.file import Bundle
@@ -32,12 +33,20 @@ def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Li
     """
     chosen, artifacts, why = source(plan, origin)
     tell(Note(lab=plan.lab, text=f"Filled from {why}"))
-    return one_step.perform(
-        "bundle",
-        lambda progress: create(plan, stock, path, chosen, artifacts, origin.mirror, progress),
-        tell,
-        usual=1200,
-    )
+    work = partial(create, plan, stock, path, chosen, artifacts, origin.mirror)
+    return carry_out.one_step("bundle", work, tell, usual=1200)
+
+
+def report(plan: Plan, chosen: Supply, why: str, origin: Origin, tell: Listener, *, made: Plan | None = None) -> Supply:
+    """Report the source of a plan's artifacts; if it is a bundle that the user did not name, restore its images.
+
+    :param made: the plan whose images are restored; by default the same.
+    """
+    if chosen.bundle is not None and origin.bundle is None:
+        restore_lacking(made or plan, chosen.bundle, Told(tell, "images of the bundle"))
+    if plan.kubernetes is not None:
+        tell(Note(lab=plan.lab, text=f"Kubernetes {plan.kubernetes.versions.kubernetes} comes from {why}"))
+    return chosen
 
 
 def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
@@ -89,14 +98,16 @@ def create(
     return file.write(path or file.folder() / name, [*obtained, *media, *own], inputs, progress)
 
 
-def restore_images(plan: Plan, path: Path, digest: str | None, progress: Progress) -> None:
-    """Copy the catalog images that the plan needs from a bundle into the cache, where create looks for them.
+def restore_images(plan: Plan, origin: Origin, progress: Progress) -> None:
+    """Copy the catalog images that the plan needs from the user's bundle into the cache, where create looks for them.
 
-    :param digest: the digest that the bundle must have; None: any.
+    :param origin: names the bundle, if there is one.
     :raises NotFoundError: the bundle lacks one.
     :raises TransferError: one is damaged.
     """
-    opened = file.open_bundle(path, digest)
+    if origin.bundle is None:
+        return
+    opened = file.open_bundle(origin.bundle, origin.bundle_digest)
     for recipe in recipes(plan):
         key = cache.key(recipe)
         if opened.image(key) is None and cache.lookup(recipe) is not None:

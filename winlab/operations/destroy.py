@@ -10,6 +10,7 @@ from winlab.adapters.kube import kubeconfig
 from winlab.errors import ConflictError, WinlabError, together
 from winlab.events import Listener, Note, StepDone
 from winlab.operations import golden, join
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
 
 
@@ -22,19 +23,16 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     :raises Stopped: the work was asked to stop; the rest is still there.
     """
     removed: list[str] = []
-    folder = site.folder(lab)
-    if not anyone:
-        _refuse_others(lab, site)
 
-    record = folder.journaled(tell) if folder.has(folder.journal) else tell
+    def work(under: Underway) -> None:
+        folder, hosts = under.folder, under.hypervisors
+        record = under.tell if folder.has(folder.journal) else tell
 
-    def gone(kind: Literal["node", "domain", "volume", "network", "context"], name: str) -> None:
-        removed.append(f"{kind} {name}")
-        record(StepDone(lab=lab, step=f"remove {kind} {name}"))
-        stopping.check()
+        def gone(kind: Literal["node", "domain", "volume", "network", "context"], name: str) -> None:
+            removed.append(f"{kind} {name}")
+            record(StepDone(lab=lab, step=f"remove {kind} {name}"))
+            stopping.check()
 
-    golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
-    with site.hypervisors() as hosts, folder.locked():
         there = hosts.machines(lab)
         # first, because only the machines show which nodes are the lab's
         removed_nodes, left = join.leave(folder, [machine.tag for machine in there])
@@ -55,6 +53,11 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         if had_secrets:
             removed.append(f"folder {folder.path}")
             tell(StepDone(lab=lab, step=f"remove folder {folder.path}"))  # the journal was in it
+
+    if not anyone:
+        _refuse_others(lab, site)
+    golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
+    carry_out(Job(lab, work), site, tell)
     return removed
 
 

@@ -48,11 +48,6 @@ class Compared:
     changes: Changes
     machines: tuple[Machine, ...]
 
-    @property
-    def digests(self) -> frozenset[str]:
-        """The digests of the plans that the lab's machines may be made from."""
-        return frozenset(plan.digest for plan in self.held.plans)
-
 
 def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     """Compare a lab with a plan, by its record and its machines.
@@ -69,7 +64,8 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
             f"or join more nodes as another lab: winlab join --lab {plan.lab}-2.",
         )
     compared = Compared(held, changes(held.plans, plan), tuple(hosts.machines(plan.lab)))
-    strange = [m.tag.node for m in compared.machines if m.tag.plan not in (plan.digest, *compared.digests)]
+    known = {one.digest for one in (plan, *held.plans)}
+    strange = [machine.tag.node for machine in compared.machines if machine.tag.plan not in known]
     if strange:
         raise ConflictError(
             f"The lab '{plan.lab}' is not made from what this account has recorded: {', '.join(strange)}.",

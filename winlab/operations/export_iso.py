@@ -17,7 +17,7 @@ from winlab.design.spec.pools import LinuxWorkers
 from winlab.errors import UsageError
 from winlab.events import Listener, Progress, Told
 from winlab.files import replacing
-from winlab.operations import consent, one_step, planning
+from winlab.operations import carry_out, consent, planning
 from winlab.site import Site
 from winlab.steps.windows import first_boot, media
 from winlab.supply.images import cache, expansion, requirements
@@ -93,7 +93,7 @@ def export(
         if there:
             raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name with --to.")
     fetch = consent.settle(alone.plan, site, accepted=accept_eula)
-    one_step.perform(f"iso {to.name}", lambda progress: _export(alone, made, progress, mirror, fetch), tell, usual=60)
+    carry_out.one_step(f"iso {to.name}", lambda progress: _export(alone, made, progress, mirror, fetch), tell, usual=60)
     return made
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains, faults
@@ -23,10 +24,10 @@ from winlab.engine import wait
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
-from winlab.events import Listener, Progress, Told
+from winlab.events import Listener, Note, Progress, Told
 from winlab.host import firewall
-from winlab.lab_folder import LabFolder
-from winlab.operations import look, one_step, room
+from winlab.operations import look, room
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
@@ -42,30 +43,14 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
     :raises UsageError: the fault is not possible on these nodes; nothing was touched.
     :raises GuestError: a node does not run, can't be asked, or refuses.
     """
-    folder = site.folder(lab)
-    with site.hypervisors() as hosts, _locked(folder, hosts):
-        work = _Work(LabOnSite.find(lab, site, hosts))
-        work.check(wanted)
-        one_step.perform(
-            f"fault {wanted.id}", lambda progress: work.add(wanted, progress), folder.journaled(tell), usual=5, lab=lab
-        )
-    return wanted
 
+    def work(under: Underway) -> Fault:
+        there = _Work(under.lab)
+        there.check(wanted)
+        under.one_step(f"fault {wanted.id}", partial(there.add, wanted), usual=5)
+        return wanted
 
-@contextmanager
-def _locked(folder: LabFolder, hosts: Hypervisors) -> Iterator[None]:
-    """Lock an existing lab; the folder of another account's lab is not kept.
-
-    :raises NotFoundError: there is no such lab.
-    """
-    look.find(folder.lab, hosts)
-    new = not folder.path.exists()
-    with folder.locked():
-        try:
-            yield
-        finally:
-            if new:
-                folder.remove()
+    return carry_out(Job(lab, work, stands=True), site, tell)
 
 
 def active(lab: str, site: Site) -> list[Fault]:
@@ -82,41 +67,38 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
     :raises HostError: a machine must resume, and the host's firewall is gone, or there is not enough memory.
     :raises GuestError: a node can't be asked, or refuses; the other nodes' faults are undone.
     """
-    folder = site.folder(lab)
-    with site.hypervisors() as hosts, _locked(folder, hosts):
-        work = _Work(LabOnSite.find(lab, site, hosts))
+
+    def work(under: Underway) -> list[Fault]:
+        there = _Work(under.lab)
         with site.overlay() as northbound:
-            known = _active(lab, hosts, northbound)
+            known = _active(lab, under.hypervisors, northbound)
         chosen = [one for one in known if which in ("", one.id) or which in one.nodes]
-        if which and not chosen and which not in work.places:
+        if which and not chosen and which not in there.places:
             raise NotFoundError(
                 f"The lab '{lab}' has no fault or node '{which}'.",
                 cure=f"Its faults: {', '.join(one.id for one in known)}." if known else "It has no faults.",
             )
-        if switched := [work.machines[one.nodes[0]] for one in chosen if isinstance(one, MachineFault)]:
+        if switched := [there.machines[one.nodes[0]] for one in chosen if isinstance(one, MachineFault)]:
             firewall.require(Told(tell, "firewall"))
-            room.require(hosts, switched)
+            room.require(under.hypervisors, switched)
         if chosen:
-            one_step.perform(
-                f"clear {', '.join(one.id for one in chosen)}",
-                lambda progress: work.clear(chosen, progress),
-                folder.journaled(tell),
-                usual=5 * len(chosen),
-                lab=lab,
-            )
-    return chosen
+            name = f"clear {', '.join(one.id for one in chosen)}"
+            under.one_step(name, partial(there.clear, chosen), usual=5 * len(chosen))
+        return chosen
+
+    return carry_out(Job(lab, work, stands=True), site, tell)
 
 
-def sentence(lab: str, site: Site, hosts: Hypervisors) -> str:
-    """What other commands say while a lab with machines has faults; otherwise empty. It never fails."""
+def report(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> None:
+    """Report for another command that a lab with machines has faults, if it has any. It never fails."""
     what = ""
     with suppress(WinlabError):
         if hosts.machines(lab):
             with site.overlay() as northbound:
                 what = ", ".join(one.id for one in _active(lab, hosts, northbound))
-    if not what:
-        return ""
-    return f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+    if what:
+        text = f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+        tell(Note(lab=lab, text=text))
 
 
 def forget_over(lab: str, hosts: Hypervisors) -> None:
@@ -174,11 +156,7 @@ class _Work:
 
         :raises WinlabError: the fault can't be added.
         """
-        for name in wanted.nodes:
-            if name not in self.machines:
-                raise NotFoundError(
-                    f"The lab '{self.lab.name}' has no node '{name}'.", cure=f"It has: {', '.join(self.machines)}."
-                )
+        look.require_known(self.lab.name, wanted.nodes, self.machines)
         wanted.check(self.places)
         if isinstance(wanted, MachineFault):
             machine = self.machines[wanted.nodes[0]]

@@ -13,13 +13,13 @@ from winlab.design.plan.golden import LAB as GOLDEN
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render.topology import topology
-from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError, together
 from winlab.events import Listener, Note, Told
 from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
+from winlab.operations.carry_out import Job, Underway, carry_out, hold, require_idle
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.golden import NOTE, all_made, is_spoiled
@@ -125,7 +125,7 @@ def lacking(
         if present(builder):
             continue
         folder = site.folder(builder.lab)
-        held.enter_context(folder.held(Told(tell, "golden image"), "making this golden image"))
+        hold(folder, held, Told(tell, "golden image"), "making this golden image")
         if present(builder):
             continue
         _remove_spoiled(builder, folder, site, tell)
@@ -179,28 +179,21 @@ def build(
         )
     (builder,) = plan.builders
     key = _key(builder)
-    offline = origin.bundle is not None
-    if origin.bundle is not None:
-        bundle.restore_images(builder, origin.bundle, origin.bundle_digest, Told(tell, "images of the bundle"))
-    check_media(plan, stock, site, consent=consent, offline=offline)
+    consent = consent and origin.bundle is None
+    bundle.restore_images(builder, origin, Told(tell, "images of the bundle"))
+    check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
     check_evaluation(plan, tell)
-    with site.hypervisors() as hosts, ExitStack() as held:
-        missing = lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell)
-        if missing:
-            (builder,) = missing  # perhaps elsewhere
-            source, why = payload.choose(plan, origin, runs=False)
-            if source.bundle is not None and not offline:
-                bundle.restore_lacking(builder, source.bundle, Told(tell, "images of the bundle"))
-            if plan.kubernetes is not None:
-                text = f"Kubernetes {plan.kubernetes.versions.kubernetes} comes from {why}"
-                tell(Note(lab=plan.lab, text=text))
-            fetch = consent and not offline
-            run = Run.start(plan, stock, site, hosts, Sources(origin.mirror, fetch))
-            forecast = Forecast(run.pace.known, [builder])
-            steps = recipe.once(recipe.golden_build(run, [builder], source, alone=True))
-            folder = site.folder(builder.lab)
-            engine.run(forecast.steps(steps), folder.journaled(tell), builder.lab, "image build")
-            folder.remove()
+
+    def work(under: Underway) -> None:
+        with ExitStack() as held:
+            for placed in lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell):
+                source = bundle.report(plan, *payload.choose(plan, origin, runs=False), origin, tell, made=placed)
+                run = Run.start(plan, stock, site, under.hypervisors, Sources(origin.mirror, consent))
+                steps = recipe.once(recipe.golden_build(run, [placed], source, alone=True))
+                under.run(Forecast(run.pace.known, [placed]).steps(steps), "image build")
+                under.folder.remove()
+
+    carry_out(Job(builder.lab, work, locks=False), site, tell)  # lacking() locks it: another winlab may be making it
     image = golden_cache.find(key)
     assert image is not None
     return image
@@ -221,6 +214,5 @@ def abandon(lab: str, site: Site, destroy: Callable[[str], object], keep: Collec
         if other in keep or not other.startswith(GOLDEN) or _wanted_by(folder) != lab:
             continue
         with suppress(ConflictError):
-            with folder.locked():
-                pass  # no one is making it; destroy takes the same lock
+            require_idle(folder)
             destroy(other)

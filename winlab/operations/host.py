@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from winlab import settings
 from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
@@ -10,7 +12,7 @@ from winlab.host import boot, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs, Requirement
-from winlab.operations import one_step, planning
+from winlab.operations import carry_out, planning
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -37,14 +39,8 @@ def setup(
     :raises AccessError: this is not root.
     :raises WinlabError: something is missing, or a step failed.
     """
-    facts = one_step.perform(
-        "host setup",
-        lambda progress: setting_up.setup(
-            progress, external_cidr=external_cidr, install=install, trust_python=trust_python
-        ),
-        tell,
-        usual=5,
-    )
+    work = partial(setting_up.setup, external_cidr=external_cidr, install=install, trust_python=trust_python)
+    facts = carry_out.one_step("host setup", work, tell, usual=5)
     if said := boot.warning():
         tell(Note(text=said))
     return facts
@@ -57,4 +53,4 @@ def teardown(tell: Listener, *, force: bool = False) -> None:
     :raises AccessError: this is not root.
     :raises WinlabError: there are labs, or something can't be undone.
     """
-    one_step.perform("host teardown", lambda progress: tearing_down.teardown(progress, force=force), tell, usual=4)
+    carry_out.one_step("host teardown", partial(tearing_down.teardown, force=force), tell, usual=4)

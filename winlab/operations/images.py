@@ -7,11 +7,11 @@ from pathlib import Path
 
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
-from winlab.engine import engine
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError, WinlabError, together
 from winlab.events import Listener, Progress
-from winlab.operations import consent, one_step
+from winlab.operations import consent
+from winlab.operations.carry_out import one_step, run_steps
 from winlab.site import Site
 from winlab.steps.states import WORK
 from winlab.supply.images import cache, windows_media
@@ -34,7 +34,7 @@ def build(name: str, tell: Listener, *, mirror: str | None = None, source: Path 
         cache.obtain(recipe, progress, mirror=mirror if recipe.download else None, source=source)
 
     done, usual = lambda: cache.lookup(recipe) is not None, float(recipe.usual_seconds)
-    engine.run([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
+    run_steps([Step(WORK(of=f"image {name}"), obtain, done, usual=usual)], tell)
     image = cache.lookup(recipe)
     assert image is not None
     return image
@@ -56,7 +56,7 @@ def verify(items: list[Item], tell: Listener) -> list[Item]:
         if problems:
             raise together(problems)
 
-    one_step.perform("verify", read, tell, usual=30)
+    one_step("verify", read, tell, usual=30)
     return items
 
 
@@ -77,9 +77,7 @@ def add(name: str, iso: Path, tell: Listener, *, sha256: str | None = None) -> C
     recipe = _brought(name)
     if sha256 is not None and not re.fullmatch("[0-9a-fA-F]{64}", sha256):
         raise UsageError(f"'{sha256}' is not a SHA-256.", cure="A SHA-256 has 64 hexadecimal digits.")
-    return one_step.perform(
-        f"image {name}", lambda progress: windows_media.add(recipe, iso, sha256, progress), tell, usual=60
-    )
+    return one_step(f"image {name}", lambda progress: windows_media.add(recipe, iso, sha256, progress), tell, usual=60)
 
 
 def needs_consent(name: str) -> bool:
@@ -125,7 +123,7 @@ def pull(
             return cache.obtain(recipe, progress, mirror=mirror, source=source)
         return windows_media.pull(recipe, recipe.evaluations[0], progress, mirror=mirror, source=source)
 
-    return one_step.perform(f"image {name}", fetch, tell, usual=recipe.usual_seconds)
+    return one_step(f"image {name}", fetch, tell, usual=recipe.usual_seconds)
 
 
 def _pullable(name: str) -> Recipe:

@@ -11,6 +11,7 @@ import shutil
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import create, look, one_step, planning
+from winlab.operations import look, making, planning
+from winlab.operations.carry_out import carry_out, one_step
+from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import payload
@@ -86,12 +89,8 @@ def plan(
     admin = chosen(config, context, lab)
     if program := runs(admin):
         tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))
-    cluster = one_step.perform(
-        "look at the cluster",
-        lambda progress: look_at(site.folder(lab), admin, server, spec, origin or Origin(), progress),
-        tell,
-        usual=10,
-    )
+    look_now = partial(look_at, site.folder(lab), admin, server, spec, origin or Origin())
+    cluster = one_step("look at the cluster", look_now, tell, usual=10)
     planned = planning.make(spec.called(prefix), lab, site.host_facts, Told(tell, "plan"), existing=cluster)
     check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
     return Joining(planned, cluster, admin)
@@ -102,7 +101,7 @@ def join(
     site: Site,
     tell: Listener,
     *,
-    until: create.Until = "cluster",
+    until: Until = "cluster",
     origin: Origin | None = None,
     consent: bool = False,
 ) -> None:
@@ -113,7 +112,8 @@ def join(
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
         tell(Note(lab=planned.plan.lab, text=note))
-    create.create(planned, site, tell, until=until, origin=origin, admin=joining.admin, consent=consent)
+    made = making.prepare("join", planned, site, tell, until=until, origin=origin, consent=consent, admin=joining.admin)
+    carry_out(made.new_lab(), site, tell)
 
 
 def make_spec(

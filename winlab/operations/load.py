@@ -9,16 +9,15 @@ from pathlib import Path
 
 from winlab import account, files, run
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
-from winlab.engine import engine
-from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
 from winlab.operations import look
+from winlab.operations.carry_out import Job, Underway, carry_out, run_steps
 from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.steps import again
@@ -55,28 +54,32 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     :raises UsageError: it is not an image that a node could run; nothing was touched.
     :raises WinlabError: a node refused.
     """
-    lab_folder = site.folder(lab)
-    with site.hypervisors() as hosts, store.workspace() as folder:
-        machines = look.find(lab, hosts)
-        prepared: list[Ready] = []
+    prepared: list[Ready] = []
 
-        def work(progress: Progress) -> None:
+    def check(hosts: Hypervisors) -> None:
+        def ready(progress: Progress) -> None:
             prepared.extend(prepare(image, folder, name=name, progress=progress))
 
-        engine.run([Step(LOAD_READY(lab), work, lambda: False, usual=5)], tell, lab, "load")
+        run_steps([Step(LOAD_READY(lab), ready, lambda: False, usual=5)], tell, lab, "load")
+        nodes_for(prepared, look.find(lab, hosts))
+
+    def work(under: Underway) -> dict[str, list[str]]:
+        machines, drives = look.find(lab, under.hypervisors), Drives(under.lab)
         nodes = nodes_for(prepared, machines)
-        with lab_folder.locked():
-            drives = Drives(LabOnSite.find(lab, site, hosts))
-            for machine in machines:
-                drives.restore(machine)
-            try:
-                engine.run(steps(prepared, nodes, drives), lab_folder.journaled(tell), lab, "load")
-            finally:
-                clean(lab, drives, machines)
-    nodes_by_image: dict[str, list[str]] = {}
-    for ready in prepared:
-        nodes_by_image.setdefault(ready.reference, []).extend(machine.tag.node for machine in nodes.get(ready.os, []))
-    return nodes_by_image
+        for machine in machines:
+            drives.restore(machine)
+        try:
+            under.run(steps(prepared, nodes, drives), "load")
+        finally:
+            clean(lab, drives, machines)
+        nodes_by_image: dict[str, list[str]] = {}
+        for ready in prepared:
+            names = [machine.tag.node for machine in nodes.get(ready.os, [])]
+            nodes_by_image.setdefault(ready.reference, []).extend(names)
+        return nodes_by_image
+
+    with store.workspace() as folder:
+        return carry_out(Job(lab, work, check=check, stands=True), site, tell)
 
 
 def is_file(image: str) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from winlab.design.plan import required
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.events import Listener, Progress
-from winlab.operations import bundle, lock_file, lock_inputs, one_step
+from winlab.operations import bundle, carry_out, lock_file, lock_inputs
 from winlab.operations.lock_file import Lock
 from winlab.steps.payload import Origin, choose
 from winlab.supply.images import cache
@@ -45,9 +46,8 @@ def renew(
     """
     path = path or lock_file.beside(spec)
     before = lock_file.read(path) if check else lock_file.replaced(path)
-    now = one_step.perform(
-        "inputs", lambda progress: current(plan, stock, origin or Origin(), spec, progress), tell, usual=600
-    )
+    work = partial(current, plan, stock, origin or Origin(), spec)
+    now = carry_out.one_step("inputs", work, tell, usual=600)
     if check and before is not None:
         lock_file.require(before, now, path)
     changes = lock_file.compare(before, now) if before is not None else []
@@ -63,8 +63,7 @@ def current(plan: Plan, stock: Stock, origin: Origin, spec: str, progress: Progr
     """
     supply, why = choose(plan, origin, runs=False)
     progress.say(why)
-    if origin.bundle is not None:
-        bundle.restore_images(plan, origin.bundle, origin.bundle_digest, progress)
+    bundle.restore_images(plan, origin, progress)
     for recipe in bundle.recipes(plan):
         if recipe.build is not None:  # only then are its packages known; published images have a digest
             cache.obtain(recipe, progress)

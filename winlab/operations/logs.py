@@ -56,7 +56,7 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
     folder = site.folder(lab)
     with site.hypervisors() as hosts:
-        machines = [look.find_node(lab, node, hosts)] if node else look.find(lab, hosts)
+        machines = look.find_nodes(lab, [node] if node else [], hosts)
         try:
             kubectl = Kubectl.of(folder)
         except NotFoundError:  # no cluster yet, but the nodes still have logs

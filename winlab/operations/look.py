@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -60,19 +61,33 @@ def find(lab: str, hosts: Hypervisors) -> list[Machine]:
     return lab_machines
 
 
+def find_nodes(lab: str, nodes: Sequence[str], hosts: Hypervisors) -> list[Machine]:
+    """The machines of a lab that have these names.
+
+    :param nodes: none: the whole lab.
+    :raises NotFoundError: there is no such lab, or no such node in it.
+    """
+    lab_machines = find(lab, hosts)
+    require_known(lab, nodes, [machine.tag.node for machine in lab_machines])
+    return [machine for machine in lab_machines if not nodes or machine.tag.node in nodes]
+
+
 def find_node(lab: str, node: str, hosts: Hypervisors) -> Machine:
     """One machine of a lab.
 
     :raises NotFoundError: there is no such lab, or no such node in it.
     """
-    lab_machines = find(lab, hosts)
-    for machine in lab_machines:
-        if machine.tag.node == node:
-            return machine
-    raise NotFoundError(
-        f"The lab '{lab}' has no node '{node}'.",
-        cure=f"It has: {', '.join(machine.tag.node for machine in lab_machines)}.",
-    )
+    return find_nodes(lab, [node], hosts)[0]
+
+
+def require_known(lab: str, nodes: Iterable[str], known: Collection[str]) -> None:
+    """Check that nodes are among the *known* ones of a lab.
+
+    :raises NotFoundError: one is not.
+    """
+    for node in nodes:
+        if node not in known:
+            raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {', '.join(known)}.")
 
 
 def require_running(machine: Machine) -> None:

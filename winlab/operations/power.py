@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.engine import engine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.engine.durations import Forecast
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
@@ -20,6 +20,7 @@ from winlab.events import Listener, Note, Told
 from winlab.host import firewall
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
 from winlab.steps.power import answer, ready, shutdown, switch
 from winlab.steps.power.subject import Subject
@@ -27,6 +28,9 @@ from winlab.steps.states import ANSWERING, STARTED, STOPPED
 
 DAY = 86400.0
 SOON = 30 * DAY  # before certificates expire, a start says so
+LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
+Runs = Callable[[Sequence[Step]], None]
+Act = Callable[[list[Subject], Runs], None]
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,7 @@ def stop(lab: str, site: Site, nodes: Sequence[str], tell: Listener, *, force: b
     :raises NotFoundError: there is no such lab or node; nothing was touched.
     :raises StalledError: a node does not shut down.
     """
-    with _standing("stop", lab, site, nodes, tell) as (subjects, run):
-        run(_stops(subjects, force=force))
-        return _result(subjects)
+    return _switch("stop", lab, site, nodes, tell, lambda subjects, run: run(_stops(subjects, force=force)))
 
 
 def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -63,10 +65,7 @@ def start(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Sw
     :raises HostError: the host's firewall is gone, there is not enough memory, or no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
-    with _standing("start", lab, site, nodes, tell) as (subjects, run):
-        _check_memory(subjects)
-        _go_on(subjects, tell, run, [])
-        return _result(subjects)
+    return _switch("start", lab, site, nodes, tell, partial(_start, tell=tell))
 
 
 def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -76,10 +75,9 @@ def restart(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
 
     :raises WinlabError: as those two.
     """
-    with _standing("restart", lab, site, nodes, tell) as (subjects, run):
-        _check_memory(subjects)
-        _go_on(subjects, tell, run, _stops(subjects))
-        return _result(subjects)
+    return _switch(
+        "restart", lab, site, nodes, tell, lambda subjects, run: _start(subjects, run, tell, _stops(subjects))
+    )
 
 
 def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -88,10 +86,11 @@ def suspend(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[
     :raises NotFoundError: there is no such lab or node; nothing was touched.
     :raises GuestError: a node that was named is off or crashed; nothing was touched.
     """
-    with _standing("suspend", lab, site, nodes, tell) as (subjects, run):
-        chosen = _active(subjects, nodes, tell, "suspended")
-        run([switch.suspend(one) for one in chosen])
-        return _result(subjects)
+
+    def act(subjects: list[Subject], run: Runs) -> None:
+        run([switch.suspend(one) for one in _active(subjects, nodes, tell, "suspended")])
+
+    return _switch("suspend", lab, site, nodes, tell, act)
 
 
 def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[Switched]:
@@ -102,52 +101,39 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     :raises HostError: the host's firewall is gone, or there is no room for a disk.
     :raises WinlabError: a node does not answer, or does not become Ready.
     """
-    with _standing("resume", lab, site, nodes, tell) as (subjects, run):
-        _go_on(_active(subjects, nodes, tell, "resumed"), tell, run, [])
-        return _result(subjects)
+
+    def act(subjects: list[Subject], run: Runs) -> None:
+        _go_on(_active(subjects, nodes, tell, "resumed"), run, tell)
+
+    return _switch("resume", lab, site, nodes, tell, act)
 
 
-Runs = Callable[[Sequence[Step]], None]
-LOGS_IN = ("start", "restart", "resume")  # verbs that wait until a node answers
-
-
-@contextmanager
-def _standing(
-    verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listener
-) -> Iterator[tuple[list[Subject], Runs]]:
-    """The named machines of a lab, or all of them, and what runs steps; the lab is locked, and the journal is written.
+def _switch(verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listener, act: Act) -> list[Switched]:
+    """Carry out a verb on the named machines of a lab, or on all of them.
 
     :param verb: what is done, for the journal.
+    :param act: does it, with what runs steps.
     :raises NotFoundError: there is no such lab or node, or this account can't log in to it, which the verb needs.
     :raises HostError: the host's firewall is gone, and the verb lets guests run.
     """
-    folder = site.folder(lab)
-    with site.storage() as hosts:
-        look.find(lab, hosts)
-        for node in nodes:
-            look.find_node(lab, node, hosts)
+
+    def check(hosts: Hypervisors) -> None:
+        look.find_nodes(lab, nodes, hosts)
         if verb in LOGS_IN:
-            folder.credentials()
+            site.folder(lab).credentials()
             firewall.require(Told(tell, "firewall"))
-        new = not folder.path.exists()  # another account made the lab
-        with folder.locked():
-            faults.forget_over(lab, hosts)
-            standing = LabOnSite.find(lab, site, hosts)
-            there = [one for one in look.find(lab, hosts) if not nodes or one.tag.node in nodes]
 
-            listen = tell if new else folder.journaled(tell)
+    def work(under: Underway) -> list[Switched]:
+        hosts, standing = under.hypervisors, under.lab
+        faults.forget_over(lab, hosts)
+        subjects = [Subject(standing, one) for one in look.find_nodes(lab, nodes, hosts)]
+        faults.report(lab, site, hosts, under.tell)
+        act(subjects, lambda steps: under.run(_forecast(standing).steps(steps), verb))
+        switched = [Switched(one.name, one.machine.state, one.state, round(one.stepped, 1)) for one in subjects]
+        faults.forget_over(lab, hosts)
+        return switched
 
-            def run(steps: Sequence[Step]) -> None:
-                engine.run(_forecast(standing).steps(steps), listen, lab, verb)
-
-            if said := faults.sentence(lab, site, hosts):
-                listen(Note(lab=lab, text=said))
-            try:
-                yield [Subject(standing, one) for one in there], run
-                faults.forget_over(lab, hosts)
-            finally:
-                if new:
-                    folder.remove()
+    return carry_out(Job(lab, work, check=check, stands=True, storage=True), site, tell)
 
 
 def _forecast(standing: LabOnSite) -> Forecast:
@@ -165,7 +151,12 @@ def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
     return [shutdown.step(one, workers if one.is_controller else (), force=force) for one in subjects]
 
 
-def _go_on(subjects: Sequence[Subject], tell: Listener, run: Runs, before: Sequence[Step]) -> None:
+def _start(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
+    room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])
+    _go_on(subjects, run, tell, before)
+
+
+def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
     """Start or resume machines, controllers first, after the steps *before*; wait for them and their cluster's nodes.
 
     :raises ClusterError: the cluster's certificates have expired; the machines run.
@@ -249,11 +240,3 @@ def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what:
         text = f"{states.capitalize()}, and left so: {names}. 'winlab start --lab {lab}' starts what is {states}."
         tell(Note(lab=lab, text=text))
     return [one for one in subjects if one not in off]
-
-
-def _check_memory(subjects: Sequence[Subject]) -> None:
-    room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])
-
-
-def _result(subjects: Sequence[Subject]) -> list[Switched]:
-    return [Switched(one.name, one.machine.state, one.state, round(one.stepped, 1)) for one in subjects]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
-from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Listener, Progress
 from winlab.operations import drives as drive
-from winlab.operations import look, one_step
+from winlab.operations import look
+from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.drives import Drives
 from winlab.site import Site
 from winlab.steps import again
@@ -89,26 +91,22 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     :raises UsageError: the file is not a program of this node; nothing was touched.
     :raises WinlabError: the node or the cluster refused.
     """
-    folder = site.folder(lab)
-    with site.hypervisors() as hosts:
+
+    def find(hosts: Hypervisors) -> tuple[Machine, Kubectl]:
         machine = look.find_node(lab, node, hosts)
         if not machine.tag.is_member:
             raise UsageError(
                 f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
-        kubectl = Kubectl.of(folder)
-        with folder.locked():
-            drives = Drives(LabOnSite.find(lab, site, hosts))
-            work = bring_back if restore else push
-            return one_step.perform(
-                f"push {node}",
-                lambda progress: work(machine, binary, drives, kubectl, progress),
-                folder.journaled(tell),
-                usual=60,
-                lab=lab,
-                node=node,
-            )
+        return machine, Kubectl.of(site.folder(lab))
+
+    def work(under: Underway) -> PushedProgram:
+        (machine, kubectl), drives = find(under.hypervisors), Drives(under.lab)
+        change = partial(bring_back if restore else push, machine, binary, drives, kubectl)
+        return under.one_step(f"push {node}", change, usual=60, node=node)
+
+    return carry_out(Job(lab, work, check=find), site, tell)
 
 
 def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:

@@ -8,23 +8,22 @@ controller or restarts a running machine. What winlab did not make is reported a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from winlab.adapters.vm import domains
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
-from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
-from winlab.errors import NotFoundError, WinlabError
-from winlab.events import Listener, Note
-from winlab.operations import faults, one_step, recorded
-from winlab.operations.create import check_memory, refuse_other_plan
+from winlab.errors import WinlabError
+from winlab.events import Listener
+from winlab.operations import faults, look, recorded, room
+from winlab.operations.carry_out import Job, Underway, carry_out, one_step
 from winlab.operations.drift import inspections
 from winlab.operations.drift.model import Drift, Finding, Subject
+from winlab.operations.making import refuse_other_plan
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.payload import Origin
@@ -46,31 +45,30 @@ def repair(
     :raises ConflictError: the lab is not the recorded one, or another winlab is changing it.
     :raises WinlabError: the lab can't be inspected.
     """
-    folder = site.folder(lab)
-    recorded.read(folder)  # before the lock, which makes a folder
-    with site.storage() as hosts, nullcontext() if check else folder.locked():
-        plan = recorded.read(folder).plan
+
+    def work(under: Underway) -> list[Drift]:
+        plan, hosts = recorded.read(under.folder).plan, under.hypervisors
+        look.require_known(lab, [node] if node else [], [one.name for one in plan.nodes])
         nodes = tuple(one for one in plan.nodes if node in ("", one.name))
-        if not nodes:
-            names = ", ".join(one.name for one in plan.nodes)
-            raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {names}.")
-        recorded.refuse_unfinished(folder)
+        recorded.refuse_unfinished(under.folder)
         refuse_other_plan(plan, hosts)
-        if said := faults.sentence(lab, site, hosts):
-            tell(Note(lab=lab, text=said))
+        faults.report(lab, site, hosts, tell)
         run = replace(Run.start(plan, Stock(), site, hosts), keeps_disks=True)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:
             return [one.drift for one in _inspect(subject, tell)]
-        drifts = _repair(subject, tell, folder.journaled(tell))
+        drifts = _repair(subject, tell, under)
         faults.forget_over(lab, hosts)
         return drifts
 
+    recorded.read(site.folder(lab))  # before the lock, which makes a folder
+    return carry_out(Job(lab, work, storage=True, locks=not check), site, tell)
 
-def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
+
+def _repair(subject: Subject, tell: Listener, under: Underway) -> list[Drift]:
     """Inspect and repair until no untried drift is left. What can't be repaired does not stop the other repairs.
 
-    :param journal: receives what is repaired; inspections are not in the journal.
+    :param tell: receives inspections, which are not in the journal.
     """
     seen: dict[tuple[str, str, str], Drift] = {}
     tried: set[tuple[str, str, str]] = set()
@@ -85,7 +83,7 @@ def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
         todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
         tried |= {one.drift.key for one in todo}
         try:
-            _mend(subject, todo, journal)
+            _mend(subject, todo, under)
         except WinlabError as error:
             failed |= {one.drift.key: f"failed: {error.what}" for one in todo}
         subject = replace(subject, digests=False)  # they were read, and what was written again was read first
@@ -96,15 +94,15 @@ def _repair(subject: Subject, tell: Listener, journal: Listener) -> list[Drift]:
 
 def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
     usual = 5.0 + subject.run.pace.usual(2.0)
-    return one_step.perform("inspect", lambda progress: inspections.inspect(subject, progress), tell, usual=usual)
+    return one_step("inspect", lambda progress: inspections.inspect(subject, progress), tell, usual=usual)
 
 
-def _mend(subject: Subject, todo: list[Finding], tell: Listener) -> None:
+def _mend(subject: Subject, todo: list[Finding], under: Underway) -> None:
     run = subject.run
     if starting := {one.drift.node for one in todo if STARTED in one.steps}:
-        check_memory(_only(run.plan, starting), run.hypervisors)
+        room.require_for(_only(run.plan, starting), run.hypervisors)
     steps = assemble(run, todo, _recipe(subject, todo))
-    engine.run(Forecast(run.pace.known, [run.plan]).steps(steps), tell, run.lab, "repair")
+    under.run(Forecast(run.pace.known, [run.plan]).steps(steps), "repair")
 
 
 def _only(plan: Plan, names: set[str]) -> Plan:

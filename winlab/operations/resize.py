@@ -6,7 +6,7 @@ gives the same spec.
 
 from __future__ import annotations
 
-from winlab.design.plan.model import Plan
+from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LINUX_POOL
 from winlab.errors import ConflictError, NotFoundError, UsageError
@@ -48,18 +48,8 @@ def shrunk(lab: str, site: Site, node: str) -> Spec:
 
 def _last(plan: Plan, name: str) -> tuple[str, int]:
     """The pool of a node that is the last one of its pool, and how many others the pool has."""
-    node = next((one for one in plan.nodes if one.name == name), None)
-    if node is None:
-        others = ", ".join(one.name for one in plan.nodes if one.role != "controller") or "none"
-        raise NotFoundError(
-            f"The lab '{plan.lab}' has no node '{name}'.", cure=f"Besides controllers it has: {others}."
-        )
-    if node.role == "controller":
-        raise ConflictError(
-            f"'{name}' is a controller and can't be removed.",
-            why="The API server's address and etcd's members are decided when the cluster is made.",
-            cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.",
-        )
+    why = "The API server's address and etcd's members are decided when the cluster is made."
+    node = no_controller(plan, name, f"'{name}' is a controller and can't be removed.", why)
     members = [one.name for one in plan.nodes if one.pool == node.pool]
     if members[-1] != name:
         raise UsageError(
@@ -69,6 +59,23 @@ def _last(plan: Plan, name: str) -> tuple[str, int]:
             f"rebuild {name} --lab {plan.lab}'.",
         )
     return node.pool, len(members) - 1
+
+
+def no_controller(plan: Plan, name: str, refusal: str, why: str) -> NodePlan:
+    """A node of a plan that is not a controller.
+
+    :raises NotFoundError: there is no such node.
+    :raises ConflictError: it is a controller; *refusal* and *why* say what can't be done to it.
+    """
+    others = {one.name: one for one in plan.nodes if one.role != "controller"}
+    if name in others:
+        return others[name]
+    if any(one.name == name for one in plan.nodes):
+        raise ConflictError(refusal, why=why, cure=f"Run 'winlab destroy --lab {plan.lab}' and create the lab again.")
+    raise NotFoundError(
+        f"The lab '{plan.lab}' has no node '{name}'.",
+        cure=f"Besides controllers it has: {', '.join(others) or 'none'}.",
+    )
 
 
 def _count(lab: str, spec: Spec, pool: str) -> int:

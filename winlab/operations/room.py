@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Placed
+from winlab.design.plan.model import Plan
 from winlab.errors import HostError
+from winlab.steps.amendment import Amendment
 
 
 def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
@@ -17,9 +19,35 @@ def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
     """
     for host in hosts:
         off = [one for one in machines if one.state in domains.OFF and one.hypervisor == host.name]
-        needed = sum(domains.memory_mib(host.conn, one.domain) for one in off)
-        if off and needed > (free := domains.free_memory_mib(host.conn)):
-            raise HostError(
-                f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",
-                cure="Stop another lab with 'winlab stop --lab NAME', or start fewer nodes.",
-            )
+        cure = "Stop another lab with 'winlab stop --lab NAME', or start fewer nodes."
+        _require(host, "The nodes need", sum(domains.memory_mib(host.conn, one.domain) for one in off), 0, cure)
+
+
+def require_for(
+    plan: Plan,
+    hosts: Hypervisors,
+    amendment: Amendment = Amendment(),  # noqa: B008 - frozen
+) -> None:
+    """Check that the plan's machines that are not yet started can be started.
+
+    :param amendment: what changes in an existing lab: machines that are restarted or removed.
+    :raises HostError: there is not enough memory.
+    """
+    for host in hosts:
+        nodes = [node for node in plan.nodes if node.hypervisor == host.name]
+        started = {machine.domain for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
+        changed = [node for node in amendment.restarted if node in nodes]
+        needed = sum(node.memory_mib for node in nodes if node.domain not in started)
+        needed += sum(node.memory_mib for node in changed) - _taken(host, changed, started)
+        freed = _taken(host, [one for name, one in amendment.removed.items() if name not in amendment.rebuilt], started)
+        cure = "Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=..."
+        _require(host, "The lab needs", needed, freed, cure)
+
+
+def _taken(host: Hypervisor, machines: Iterable[Placed], started: Collection[str]) -> int:
+    return sum(domains.sizes(host.conn, one.domain, now=True)[1] for one in machines if one.domain in started)
+
+
+def _require(host: Hypervisor, who_needs: str, needed: int, freed: int, cure: str) -> None:
+    if needed > 0 and needed > (free := domains.free_memory_mib(host.conn) + freed):
+        raise HostError(f"{who_needs} {needed} MiB of memory, but the hypervisor has only {free} MiB free.", cure=cure)

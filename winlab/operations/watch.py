@@ -146,7 +146,7 @@ def watch(lab: str, site: Site) -> Generator[View, None, None]:
     folder = site.folder(lab)
     with timeline.reading(folder):
         is_known = folder.path.exists()
-    if not is_known and not look.machines(lab, site):
+    if not is_known:
         with site.hypervisors() as hosts:
             look.find(lab, hosts)  # raises, and names those that exist
     return _watch(lab, site, folder)

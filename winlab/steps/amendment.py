@@ -56,7 +56,6 @@ CONTROLLER_TAINT = "node-role.kubernetes.io/control-plane"
 class Amendment:
     """What happens to an existing lab, apart from making what it lacks.
 
-    :param digests: of the plans that its machines may have been made from, by their tags.
     :param removed: the nodes to remove, by name.
     :param beside: those of them that were beside the cluster: they need no drain.
     :param rebuilt: those of them that are created again.
@@ -71,7 +70,6 @@ class Amendment:
     :param force: remove nodes even if their pods can't be moved.
     """
 
-    digests: frozenset[str] = frozenset()
     removed: Mapping[str, Placed] = field(default_factory=dict)
     beside: frozenset[str] = frozenset()
     rebuilt: frozenset[str] = frozenset()

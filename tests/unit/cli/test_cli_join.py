@@ -16,9 +16,10 @@ import yaml
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.existing import ForeignCluster
 from winlab.host import facts
-from winlab.operations import create as creating
 from winlab.operations import join as joining
-from winlab.operations import look
+from winlab.operations import look, making
+from winlab.operations.making import Making
+from winlab.steps.payload import Origin
 
 FOUND = ForeignCluster(
     server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca="", version="v1.36.1",
@@ -28,7 +29,7 @@ FOUND = ForeignCluster(
 
 
 class Made:
-    """The arguments of create, if it was called."""
+    """The arguments of the making, if it was called."""
 
     def __init__(self) -> None:
         self.plan: Any = None
@@ -39,15 +40,17 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     told = Made()
 
-    def create(proposal: Any, _site: object, _tell: object, **options: Any) -> None:
-        told.plan, told.options = proposal.plan, options
+    def prepare(verb: str, proposal: Any, _site: object, _tell: object, **options: Any) -> Making:
+        told.plan, told.options = proposal.plan, {"verb": verb, **options}
+        return Making(verb, proposal, "cluster", Origin(), consent=False)
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)
     ends = SimpleNamespace(getsockname=lambda: ("192.0.2.7", 40000), getpeername=lambda: ("192.0.2.1", 6443))
     monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: nullcontext(ends))
     monkeypatch.setattr(look, "machines", lambda _lab, _site: [])
-    monkeypatch.setattr(creating, "create", create)
+    monkeypatch.setattr(making, "prepare", prepare)
+    monkeypatch.setattr(joining, "carry_out", lambda *_: None)
     kubectl = SimpleNamespace(run=lambda *_words: "win-1 Ready\n")
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: kubectl))
     return told
@@ -79,7 +82,7 @@ def test_create_gets_every_option(
     assert made.plan.lab == "mine"
     assert made.options["origin"].kind == "build"
     assert made.options["origin"].own == (("kubelet", Path("/mine/kubelet.exe")),)
-    assert made.options["until"] == "cluster"
+    assert (made.options["verb"], made.options["until"]) == ("join", "cluster")
     assert yaml.safe_load(made.options["admin"])["users"][0]["user"] == {"token": "secret"}
     captured = capsys.readouterr()
     assert "win-1 Ready" in captured.out

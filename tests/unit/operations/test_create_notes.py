@@ -7,7 +7,7 @@ import pytest
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
-from winlab.operations import create
+from winlab.operations import making
 
 
 class Builder:
@@ -26,4 +26,4 @@ class Builder:
 def test_stand_ins_are_noted_once(changes: tuple[str, ...], says: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plans.make(plans.TCG, "1-1-1", *changes)
     monkeypatch.setattr(recipes, "builder", lambda _: Builder())
-    assert create.rehearsal_notes(plan) == says
+    assert making.rehearsal_notes(plan) == says

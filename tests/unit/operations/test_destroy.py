@@ -18,7 +18,7 @@ from winlab.adapters.vm import connection, domains
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError, LabError, WinlabError
 from winlab.events import Event, StepDone
-from winlab.operations import create, destroy
+from winlab.operations import destroy, making
 from winlab.site import Site
 
 
@@ -116,10 +116,10 @@ def test_another_user_s_lab_of_the_same_name_is_not_destroyed(monkeypatch: pytes
     other = plans.make(plans.KVM, "1-1-1", "workers.cpus=7", lab="ci")
     made_by(monkeypatch, 0, 0)
     with pytest.raises(ConflictError, match="belongs to root") as caught:
-        create.refuse_other_plan(other, sites.FakeSite().each)
+        making.refuse_other_plan(other, sites.FakeSite().each)
     assert "--lab NAME" in caught.value.cure
     assert "destroy" not in caught.value.cure
     made_by(monkeypatch, 1234567, None)
     with pytest.raises(ConflictError, match="made from another spec") as caught:
-        create.refuse_other_plan(other, sites.FakeSite().each)
+        making.refuse_other_plan(other, sites.FakeSite().each)
     assert "winlab destroy --lab ci" in caught.value.cure

@@ -21,7 +21,7 @@ from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
 from winlab.engine import lab_on_site
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
-from winlab.events import ignore
+from winlab.events import Event, Note, ignore
 from winlab.host import firewall
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, room
@@ -248,8 +248,12 @@ def test_malformed_records_are_skipped(world: World) -> None:
 
 
 def test_other_commands_say_that_there_are_faults(world: World) -> None:
-    assert faults.sentence("lab", world.site, world.site.each) == ""
+    said: list[Event] = []
+    faults.report("lab", world.site, world.site.each, said.append)
+    assert said == []
     world.add("partition", "node-1")
-    said = faults.sentence("lab", world.site, world.site.each)
-    assert "partition.node-1" in said
-    assert "winlab fault clear --lab lab" in said
+    faults.report("lab", world.site, world.site.each, said.append)
+    (note,) = said
+    assert isinstance(note, Note)
+    assert "partition.node-1" in note.text
+    assert "winlab fault clear --lab lab" in note.text

@@ -37,7 +37,7 @@ NODES = ["controller-1", "node-1"]
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     with lab(monkeypatch) as made:
-        monkeypatch.setattr("winlab.operations.faults.sentence", lambda *_: "")
+        monkeypatch.setattr("winlab.operations.faults.report", lambda *_: None)
         monkeypatch.setattr(firewall, "trouble", lambda: "")
         monkeypatch.setattr(Site, "hypervisors", lambda _: nullcontext(made.lab.hypervisors))
         monkeypatch.setattr(power, "time", SimpleNamespace(time=lambda: NOW))

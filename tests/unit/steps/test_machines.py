@@ -23,7 +23,7 @@ from winlab.design.plan.model import Plan
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError, NotFoundError
 from winlab.events import Quiet
-from winlab.operations import create
+from winlab.operations import room
 from winlab.steps import images, machines, paused
 
 
@@ -140,10 +140,10 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
     others = sum(node.memory_mib for node in machine.plan.nodes[1:])
     monkeypatch.setattr(domains, "free_memory_mib", lambda _: others)
     machine.domain.suspend()
-    create.check_memory(machine.plan, machine.run.hypervisors)
+    room.require_for(machine.plan, machine.run.hypervisors)
     machine.domain.destroy()
     with pytest.raises(HostError, match="memory"):
-        create.check_memory(machine.plan, machine.run.hypervisors)
+        room.require_for(machine.plan, machine.run.hypervisors)
     machine.domain.create()
 
 

@@ -23,7 +23,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.events import ignore
-from winlab.operations import create, recorded, repair
+from winlab.operations import making, recorded, repair, room
 from winlab.operations.drift.model import Drift, Finding
 from winlab.operations.planning import Proposal
 from winlab.site import Site
@@ -51,7 +51,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
     monkeypatch.setattr(Site, "storage", lambda _: nullcontext(made.run().hypervisors))
     monkeypatch.setattr(Run, "start", lambda *_: made.run())
     monkeypatch.setattr(repair, "refuse_other_plan", lambda *_: None)
-    monkeypatch.setattr(repair, "check_memory", lambda *_: None)
+    monkeypatch.setattr(room, "require_for", lambda *_: None)
     monkeypatch.setattr(recipe, "guests", steps)
     monkeypatch.setattr(recipe, "cluster", lambda *_: [])
     monkeypatch.setattr(payload, "choose", lambda *_, **__: (SimpleNamespace(), "why"))
@@ -141,7 +141,7 @@ def test_a_machine_is_not_started_without_memory(lab: Standing, monkeypatch: pyt
         assert [node.name for node in plan.nodes] == ["node-1"]
         raise HostError("no memory")
 
-    monkeypatch.setattr(repair, "check_memory", refuse)
+    monkeypatch.setattr(room, "require_for", refuse)
     lab.states["winlab-lab-node-1"] = "off"
     drifts = repair.repair("lab", Site(), ignore)
     assert ("node-1", False, "failed: no memory") in {(one.node, one.mended, one.action) for one in drifts}
@@ -163,7 +163,7 @@ def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.Mon
     node = lab.plan.node("node-1")
     tag = tags.of(lab.plan, node).model_copy(update={"plan": "another"})
     monkeypatch.setattr(domains, "machines", lambda *_: [domains.Machine(node.domain, "running", tag)])
-    monkeypatch.setattr(repair, "refuse_other_plan", create.refuse_other_plan)
+    monkeypatch.setattr(repair, "refuse_other_plan", making.refuse_other_plan)
     with pytest.raises(ConflictError, match="another spec"):
         run()
 

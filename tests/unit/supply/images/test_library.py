@@ -25,7 +25,7 @@ from winlab.errors import ConflictError, UsageError
 from winlab.events import Event, Note, Quiet
 from winlab.operations import create as creating
 from winlab.operations import golden as goldens
-from winlab.operations import prune
+from winlab.operations import making, prune
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.payload import Origin
@@ -131,7 +131,7 @@ def test_an_image_whose_evaluation_is_over_is_not_cloned(monkeypatch: pytest.Mon
         with pytest.raises(UsageError, match="has expired") as caught:
             command()
         assert f"winlab image rm {key}" in caught.value.cure
-    monkeypatch.setattr(creating, "all_made", lambda *_, **__: True)  # an existing lab clones nothing
+    monkeypatch.setattr(making, "all_made", lambda *_, **__: True)  # an existing lab clones nothing
     with pytest.raises(Passed):
         creating.create(Proposal(Spec(), plan, Stock()), Site(), lambda _: None)
 
