@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from winlab.adapters.vm import definitions, domains
+from winlab.adapters.vm import definitions, domains, machine_xml
+from winlab.adapters.vm.machine_xml import Other
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.design.render.domain import STORE_DRIVE
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress
-from winlab.operations.drift import machine_xml
-from winlab.operations.drift.machine_xml import Other
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps.cut_off import has_disk, is_cut_off
 from winlab.steps.paused import require_writable_disk

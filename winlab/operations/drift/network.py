@@ -9,14 +9,13 @@ from functools import partial
 
 from winlab import settings
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions
+from winlab.adapters.vm import definitions, machine_xml
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host import fabric, firewall
-from winlab.operations.drift import machine_xml
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps.foundation import FOLLOW_SECONDS
 
@@ -55,9 +54,7 @@ def daemons(subject: Subject, progress: Progress) -> Iterator[Finding]:
             for host in run.plan.hypervisors.values():
                 northbound.await_followers(run.pace.silence(FOLLOW_SECONDS) / 2, host.chassis)
         except HostError as error:
-            yield Finding(
-                Drift("network", "", "OVN's daemons", "follow the database", error.what, error.cure, mendable=False)
-            )
+            yield Finding(Drift("network", "", "OVN's daemons", "follow the database", error.what, error.cure, False))
 
 
 def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -67,19 +64,10 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     if not settings.network_is_here() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
         return
     mendable = os.geteuid() == 0 and "missing" not in trouble
-    yield Finding(
-        Drift(
-            "network",
-            "",
-            f"bridge {settings.BRIDGE}",
-            f"{net.external_gateway}/{prefix}",
-            trouble,
-            "the address is given back" if mendable else SETUP,
-            mendable,
-        ),
-        partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None,
-        cuts_off=True,
-    )
+    mend = partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None
+    planned, action = f"{net.external_gateway}/{prefix}", "the address is given back" if mendable else SETUP
+    drift = Drift("network", "", f"bridge {settings.BRIDGE}", planned, trouble, action, mendable)
+    yield Finding(drift, mend, cuts_off=True)
 
 
 def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -87,18 +75,9 @@ def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
     if not (trouble := firewall.trouble()):
         return
     mendable = os.geteuid() == 0
-    yield Finding(
-        Drift(
-            "network",
-            "",
-            f"firewall table inet {firewall.TABLE}",
-            "as setup writes it",
-            trouble,
-            "written again" if mendable else SETUP,
-            mendable,
-        ),
-        firewall.restore if mendable else None,
-    )
+    table, action = f"firewall table inet {firewall.TABLE}", "written again" if mendable else SETUP
+    drift = Drift("network", "", table, "as setup writes it", trouble, action, mendable)
+    yield Finding(drift, firewall.restore if mendable else None)
 
 
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -111,18 +90,10 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         if definitions.running(run.on(node).conn, node.domain) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
         mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
-        yield Finding(
-            Drift(
-                "network",
-                node.name,
-                f"port {node.port} in Open vSwitch",
-                "bound",
-                "not bound",
-                "plugged in again" if mendable else f"as root, 'winlab repair {node.name}' looks closer; else {SETUP}",
-                mendable,
-            ),
-            partial(_plug, run, node) if mendable else None,
-        )
+        port, closer = f"port {node.port} in Open vSwitch", f"as root, 'winlab repair {node.name}' looks closer"
+        action = "plugged in again" if mendable else f"{closer}; else {SETUP}"
+        drift = Drift("network", node.name, port, "bound", "not bound", action, mendable)
+        yield Finding(drift, partial(_plug, run, node) if mendable else None)
 
 
 def _interface(run: Run, node: NodePlan) -> str | None:

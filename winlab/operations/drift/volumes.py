@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from winlab.adapters.vm import definitions, domains
+from winlab.adapters.vm import definitions, domains, machine_xml
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.events import Progress
-from winlab.operations.drift import machine_xml
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps import systems
 from winlab.steps.cut_off import has_disk
