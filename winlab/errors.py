@@ -24,12 +24,14 @@ written parts of the texts, so all of them are made printable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, field
 from enum import IntEnum
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from winlab.printable import printable
+
+T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
@@ -184,6 +186,21 @@ class LabError(ExceptionGroup[Exception], WinlabError):
 def together(errors: Sequence[Exception]) -> Exception:
     """One error to raise for all of these: the error itself if there is only one, else a :class:`LabError`."""
     return errors[0] if len(errors) == 1 else LabError(errors)
+
+
+def for_each(items: Iterable[T], work: Callable[[T], object]) -> None:
+    """Do work for each item, even if it failed for another one.
+
+    :raises WinlabError: it failed for one item; for several, all of their errors together.
+    """
+    problems: list[Exception] = []
+    for item in items:
+        try:
+            work(item)
+        except WinlabError as error:
+            problems.append(error)
+    if problems:
+        raise together(problems)
 
 
 def _field(words: str, default: Any = MISSING) -> Any:

@@ -151,7 +151,7 @@ class Lab:
         :raises ConflictError: a lab of that name was made from another plan, or another winlab is working on it.
         :raises WinlabError: a step failed; the same call resumes.
         """
-        fetch = self._consent(plan, accept_eula)
+        fetch = self._consent(plan, accept_eula, origin)
         operations.create.create(plan, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
     @at_site
@@ -235,7 +235,7 @@ class Lab:
         :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
         :raises WinlabError: a step failed; the same call continues.
         """
-        fetch = self._consent(plan, accept_eula)
+        fetch = self._consent(plan, accept_eula, origin)
         operations.apply.apply(
             plan, self.site, listener,
             until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
@@ -303,7 +303,7 @@ class Lab:
         :param joining: what :meth:`plan_join` returned.
         :raises WinlabError: as :meth:`create`.
         """
-        fetch = self._consent(joining.planned, accept_eula)
+        fetch = self._consent(joining.planned, accept_eula, origin)
         operations.join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
     @at_site
@@ -341,7 +341,7 @@ class Lab:
         """
         from winlab.steps.payload import Origin
 
-        fetch = self._consent(plan, accept_eula)
+        fetch = self._consent(plan, accept_eula, origin)
         return operations.golden.build(plan.plan, plan.stock, self.site, listener, origin or Origin(), consent=fetch)
 
     @at_site
@@ -365,7 +365,7 @@ class Lab:
         """
         return operations.lock.renew(plan.plan, plan.stock, listener, spec=spec, origin=origin, path=file, check=check)
 
-    def _consent(self, plan: Proposal, accepted: bool) -> bool:
+    def _consent(self, plan: Proposal, accepted: bool, origin: Origin | None) -> bool:
         """Whether missing media may be downloaded for a plan of this lab.
 
         :raises UsageError: it is another lab's plan.
@@ -375,7 +375,8 @@ class Lab:
                 f"The plan is for the lab '{plan.plan.lab}', and this is the lab '{self.name}'.",
                 cure="Pass what this lab's plan() returned.",
             )
-        return operations.consent.settle(plan.plan, self.site, accepted=accepted)
+        offline = origin is not None and origin.bundle is not None
+        return operations.consent.settle(plan.plan, self.site, accepted=accepted, offline=offline)
 
     # -- look
 

@@ -160,9 +160,8 @@ def amendment(
     on = {name for name, machine in there.items() if machine.state not in (*domains.OFF, domains.CRASHED)}
     restarted = tuple(node for node in kept if restart and node.name in on and _outgrown(hosts.on(node).conn, node))
     systems = _with_new_images(compared.held.plans, plan)
-    back = {
-        node.name for node in kept if node.is_member and any(_lacks(one, node.name) for one in compared.held.plans[1:])
-    }
+    had = [{node.name for node in one.nodes} for one in compared.held.plans[1:]]
+    back = {node.name for node in kept if node.is_member and not all(node.name in names for names in had)}
     return Amendment(
         removed=removed,
         beside=frozenset(beside),
@@ -208,10 +207,6 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:
     """Whether a running or suspended machine's sizes differ from the planned ones."""
     return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
-
-
-def _lacks(plan: Plan, name: str) -> bool:
-    return all(node.name != name for node in plan.nodes)
 
 
 def _with_new_images(standing: Sequence[Plan], plan: Plan) -> frozenset[SystemName]:

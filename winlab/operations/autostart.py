@@ -38,7 +38,7 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
         under.tell(Note(lab=lab, text=f"The lab {'starts' if wanted else 'does not start'} with the host now."))
         return tuple(machine.tag.node for machine in machines)
 
-    nodes = carry_out(Job(lab, work, stands=True), site, ignore)
+    nodes = carry_out(Job(lab, work, must_exist=True), site, ignore)
     hint = ""
     if wanted and not daemons.has_systemd():
         hint = (

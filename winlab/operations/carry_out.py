@@ -27,12 +27,17 @@ run_steps = engine.run  # for steps that need no lock
 
 @dataclass(frozen=True)
 class Underway:
-    """A job that is being carried out; its listener also writes the lab's journal."""
+    """A job that is being carried out.
+
+    :param tell: also writes the lab's journal.
+    :param held: other locks, which end with the job.
+    """
 
     folder: LabFolder
     site: Site
     hypervisors: Hypervisors
     tell: Listener
+    held: ExitStack
 
     @property
     def lab(self) -> LabOnSite:
@@ -56,16 +61,14 @@ class Job(Generic[T]):
     """Work on one lab.
 
     :param work: does it under the lab's lock; returns the job's result.
-    :param check: checks before that what needs no lock.
-    :param stands: the lab must exist. If another account made it, no folder and no journal of it stays here.
+    :param must_exist: the lab has machines. If another account made it, no folder and no journal of it stays here.
     :param storage: each hypervisor must have its storage pool.
     :param locks: False: the work only reads, or calls :func:`hold`.
     """
 
     lab: str
     work: Callable[[Underway], T]
-    check: Callable[[Hypervisors], object] = lambda _: None
-    stands: bool = False
+    must_exist: bool = False
     storage: bool = False
     locks: bool = True
 
@@ -76,29 +79,27 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
     :raises NotFoundError: there is no such lab, and the job needs one.
     :raises ConflictError: another winlab is working on the lab.
     :raises Stopped: the work was asked to stop.
-    :raises WinlabError: a check or a step failed.
+    :raises WinlabError: the work failed.
     """
     from winlab.operations import look  # imports the guests' clients, which single steps don't need
 
     folder = site.folder(job.lab)
     with site.storage() if job.storage else site.hypervisors() as hosts, ExitStack() as held:
-        if job.stands:
+        if job.must_exist:
             look.find(job.lab, hosts)
-        job.check(hosts)
         stopping.check()
-        foreign = job.stands and not folder.path.exists()
+        foreign = job.must_exist and not folder.path.exists()
         if job.locks:
             held.enter_context(folder.locked())
         if foreign:
             held.callback(folder.remove)
-        return job.work(Underway(folder, site, hosts, tell if foreign else folder.journaled(tell)))
+        return job.work(Underway(folder, site, hosts, tell if foreign else folder.journaled(tell), held))
 
 
 def hold(folder: LabFolder, held: ExitStack, progress: Progress, doing: str) -> None:
-    """Lock a lab until *held* ends; if another winlab is *doing* that, wait.
+    """Lock another lab until *held* ends; if another winlab is *doing* that, wait.
 
-    :raises HostError: there is no space.
-    :raises AccessError: the lock can't be made.
+    :raises WinlabError: the lock can't be made.
     """
     held.enter_context(folder.held(progress, doing))
 
@@ -115,13 +116,12 @@ def require_idle(folder: LabFolder) -> None:
 def one_step(
     name: str, work: Callable[[Progress], T], tell: Listener, usual: float, *, lab: str = "", node: str = ""
 ) -> T:
-    """Do work that is a single step and needs no lock, so that it is reported and interrupted like any other step.
+    """Do work that is a single step and needs no lock; returns its result. Events and interrupts are as for any step.
 
     :param name: the step's name in events.
     :param usual: how long it usually takes, in seconds.
     :param lab: the lab that it is done for.
     :param node: its node, if it is one node's.
-    :returns: the result of the work.
     :raises WinlabError: the work failed.
     """
     results: list[T] = []

@@ -69,14 +69,15 @@ def give(site: Site) -> None:
         note.touch()
 
 
-def settle(plan: Plan, site: Site, *, accepted: bool) -> bool:
+def settle(plan: Plan, site: Site, *, accepted: bool, offline: bool = False) -> bool:
     """Whether missing media may be downloaded.
 
     :param accepted: the user has accepted the terms now; this is remembered.
+    :param offline: everything must come from a bundle.
     """
     if accepted:
         give(site)
-    return is_needed(plan) and is_given(site)
+    return not offline and is_needed(plan) and is_given(site)
 
 
 def require(site: Site, *, accepted: bool) -> None:

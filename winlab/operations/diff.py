@@ -123,9 +123,8 @@ def _pending(node: NodePlan, conn: Connection) -> Pending | None:
     if not domains.is_running(conn, node.domain):
         return None
     now, then = domains.sizes(conn, node.domain, now=True), domains.sizes(conn, node.domain)
-    return (
-        None if now == then or then != (node.cpus, node.memory_mib) else Pending(node.name, _sizes(now), _sizes(then))
-    )
+    is_planned = then == (node.cpus, node.memory_mib)
+    return Pending(node.name, _sizes(now), _sizes(then)) if is_planned and now != then else None
 
 
 def _sizes(sizes: Sequence[int]) -> str:

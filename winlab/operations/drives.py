@@ -6,6 +6,7 @@ if winlab is killed in between, the next run uses the note to restore it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -53,17 +54,22 @@ class Drives:
         """Whether the node's machine runs, each time it is asked."""
         return partial(domains.is_running, self.lab.on(machine).conn, machine.domain)
 
-    def upload(self, host: Hypervisor, what: str, files: Mapping[str, bytes | Path], progress: Progress) -> str:
+    def upload(
+        self, host: Hypervisor, what: str, files: Mapping[str, Path], listed: Mapping[str, object], progress: Progress
+    ) -> str:
         """Make a CD and upload it to a hypervisor's pool as a volume of the lab; returns the volume's name.
 
         :param what: what the CD is for: ``node-1.push``.
-        :param files: by their paths on the CD; winlab's own scripts are added.
+        :param files: by their paths on the CD; winlab's own scripts and the list are added.
+        :param listed: what its payload.json says of the files.
         """
         name = f"{self.folder.lab}.{what}.iso"
+        listed = {"programs": {}, "cni": {}, "images": {}, **listed}
+        text = json.dumps(listed, indent=1, sort_keys=True) + "\n"
         with self.folder.staging() as folder:
             path = folder / "cd.iso"
             progress.say("writing a CD")
-            small_iso.write(path, payload.LABEL, {**scripts(), **files})
+            small_iso.write(path, payload.LABEL, {**scripts(), **files, "payload.json": text.encode()})
             progress.say("uploading it to the pool")
             host.pool.upload(name, path)
         return name

@@ -23,7 +23,7 @@ from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, Swi
 from winlab.engine import wait
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, together
+from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, for_each
 from winlab.events import Listener, Note, Progress, Told
 from winlab.host import firewall
 from winlab.operations import look, room
@@ -50,7 +50,7 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
         under.one_step(f"fault {wanted.id}", partial(there.add, wanted), usual=5)
         return wanted
 
-    return carry_out(Job(lab, work, stands=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True), site, tell)
 
 
 def active(lab: str, site: Site) -> list[Fault]:
@@ -86,7 +86,7 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
             under.one_step(name, partial(there.clear, chosen), usual=5 * len(chosen))
         return chosen
 
-    return carry_out(Job(lab, work, stands=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True), site, tell)
 
 
 def report(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> None:
@@ -181,35 +181,20 @@ class _Work:
 
     def clear(self, chosen: list[Fault], progress: Progress) -> None:
         """Undo these faults: first those of machines, so that the rest can be undone inside them."""
-        problems: list[Exception] = []
         order = (MachineFault, SwitchFault, InnerFault)
-        for kind in order:
-            for one in chosen:
-                if not isinstance(one, kind):
-                    continue
-                try:
-                    progress.say(f"undoing {one.id}")
-                    self._clear(one, progress)
-                except WinlabError as error:
-                    problems.append(error)
-        if problems:
-            raise together(problems)
+        ordered = [one for kind in order for one in chosen if isinstance(one, kind)]
+        for_each(ordered, lambda one: self._clear(one, progress))
 
     def _clear(self, one: Fault, progress: Progress) -> None:
+        progress.say(f"undoing {one.id}")
         if isinstance(one, SwitchFault):
             self._put(one, remove=True)
-            return
-        problems: list[Exception] = []
-        for machine in self.machines.values():
-            if one.id in {other.id for other in _recorded(self._conn(machine), machine)}:
-                try:
-                    self._clear_in(machine, one, progress)
-                except WinlabError as error:
-                    problems.append(error)  # it still ends in the others
-        if problems:
-            raise together(problems)
+        else:
+            for_each(self.machines.values(), lambda machine: self._clear_in(machine, one, progress))
 
     def _clear_in(self, machine: Machine, one: Fault, progress: Progress) -> None:
+        if one.id not in {other.id for other in _recorded(self._conn(machine), machine)}:
+            return
         left = self._others(machine, one)
         if isinstance(one, MachineFault):
             END[one.state](self._conn(machine), machine.domain)

@@ -37,7 +37,8 @@ def is_there(plan: Plan, builder: Plan, hosts: Hypervisors, but: Collection[str]
 
     :param but: nodes that are created again, though they exist now.
     """
-    volume, clones = _volume(plan, builder), plan.clones(builder.golden)
+    clones = plan.clones(builder.golden)
+    volume = clones[0].volume("base").name
     if all(hosts.on(node).pool.is_complete(volume) for node in clones) or golden_cache.find(_key(builder)) is not None:
         return True
     return all_made(plan, hosts, builder.golden, but)
@@ -46,11 +47,6 @@ def is_there(plan: Plan, builder: Plan, hosts: Hypervisors, but: Collection[str]
 def _key(builder: Plan) -> str:
     assert builder.golden is not None
     return builder.golden
-
-
-def _volume(plan: Plan, builder: Plan) -> str:
-    """The base volume that the clones of a golden image are based on."""
-    return plan.clones(builder.golden)[0].volume("base").name
 
 
 def check_media(plan: Plan, stock: Stock, site: Site, *, consent: bool = False, offline: bool = False) -> None:
@@ -102,11 +98,9 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
 
 
 def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
-    try:
-        with site.storage() as hosts:
-            return is_there(plan, builder, hosts)
-    except HostError:
-        return False
+    with suppress(HostError), site.storage() as hosts:
+        return is_there(plan, builder, hosts)
+    return False
 
 
 def lacking(
@@ -179,19 +173,17 @@ def build(
         )
     (builder,) = plan.builders
     key = _key(builder)
-    consent = consent and origin.bundle is None
     bundle.restore_images(builder, origin, Told(tell, "images of the bundle"))
     check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
     check_evaluation(plan, tell)
 
     def work(under: Underway) -> None:
-        with ExitStack() as held:
-            for placed in lacking(plan, site, lambda _: golden_cache.find(key) is not None, held, tell):
-                source = bundle.report(plan, *payload.choose(plan, origin, runs=False), origin, tell, made=placed)
-                run = Run.start(plan, stock, site, under.hypervisors, Sources(origin.mirror, consent))
-                steps = recipe.once(recipe.golden_build(run, [placed], source, alone=True))
-                under.run(Forecast(run.pace.known, [placed]).steps(steps), "image build")
-                under.folder.remove()
+        for placed in lacking(plan, site, lambda _: golden_cache.find(key) is not None, under.held, tell):
+            source = bundle.report(plan, *payload.choose(plan, origin, runs=False), origin, tell, made=placed)
+            run = Run.start(plan, stock, site, under.hypervisors, Sources(origin.mirror, consent))
+            steps = recipe.once(recipe.golden_build(run, [placed], source, alone=True))
+            under.run(Forecast(run.pace.known, [placed]).steps(steps), "image build")
+            under.folder.remove()
 
     carry_out(Job(builder.lab, work, locks=False), site, tell)  # lacking() locks it: another winlab may be making it
     image = golden_cache.find(key)

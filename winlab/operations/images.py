@@ -8,7 +8,7 @@ from pathlib import Path
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.recipes import Recipe
 from winlab.engine.step import Step
-from winlab.errors import NotFoundError, UsageError, WinlabError, together
+from winlab.errors import NotFoundError, UsageError, for_each
 from winlab.events import Listener, Progress
 from winlab.operations import consent
 from winlab.operations.carry_out import one_step, run_steps
@@ -47,14 +47,7 @@ def verify(items: list[Item], tell: Listener) -> list[Item]:
     """
 
     def read(progress: Progress) -> None:
-        problems: list[WinlabError] = []
-        for item in items:
-            try:
-                cache.verify(item.image, progress)
-            except WinlabError as error:
-                problems.append(error)
-        if problems:
-            raise together(problems)
+        for_each(items, lambda item: cache.verify(item.image, progress))
 
     one_step("verify", read, tell, usual=30)
     return items

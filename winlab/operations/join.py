@@ -198,10 +198,7 @@ def look_at(
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
     """
-    program = lab_folder.kubectl if lab_folder.has(lab_folder.kubectl) else None
-    on_path = shutil.which("kubectl")
-    if program is None and on_path is not None:
-        program = Path(on_path)
+    program = _kubectl(lab_folder)
     if program is None:
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
         program = payload.fetch_kubectl(known, origin, progress)
@@ -271,29 +268,22 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
-    """Remove the lab's nodes from an external cluster; does nothing for a lab with controllers.
+    """Remove the lab's nodes from the external cluster that it joined, if it joined one.
 
     A node is the lab's if it has the label and the address of one of the lab's machines.
 
     :returns: the names of those removed, and a sentence about the others, empty if there are none.
     """
-    if not tags or any(tag.role == "controller" for tag in tags):
+    if not tags or any(tag.role == "controller" for tag in tags) or not folder.has(folder.kubeconfig):
         return [], ""
-    if not folder.has(folder.kubeconfig):
-        return [], ""  # it never joined a cluster
     tags = [tag for tag in tags if tag.is_member]
-    names = ", ".join(tag.node for tag in tags)
-    own = (
-        str(folder.kubectl) if folder.has(folder.kubectl) else shutil.which("kubectl")
-    )  # the cache may have been cleared
-    if own is None:
-        return (
-            [],
-            f"There is no kubectl here any more. In the cluster that the lab joined, run: kubectl delete node {names}",
-        )
-    kubectl = Kubectl(Path(own), folder.kubeconfig)
+    command = f"kubectl delete node {', '.join(tag.node for tag in tags)}"
+    program = _kubectl(folder)
+    if program is None:  # the cache may have been cleared
+        return [], f"There is no kubectl here any more. In the cluster that the lab joined, run: {command}"
+    kubectl = Kubectl(program, folder.kubeconfig)
     if not kubectl.answers():  # also if this kubectl is damaged
-        return [], f"The cluster that the lab joined does not answer; there, run: kubectl delete node {names}"
+        return [], f"The cluster that the lab joined does not answer; there, run: {command}"
     removed: list[str] = []
     left = []
     for tag in tags:
@@ -309,6 +299,12 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
         except WinlabError as error:
             left.append(f"'{tag.node}': {error.why or error.what}")
     return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
+
+
+def _kubectl(folder: LabFolder) -> Path | None:
+    """The lab's own kubectl; without it, the user's."""
+    found = folder.kubectl if folder.has(folder.kubectl) else shutil.which("kubectl")
+    return None if found is None else Path(found)
 
 
 def _is_ours(row: dict[str, Any], tag: Tag) -> bool:

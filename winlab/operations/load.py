@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import account, files, run
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine.step import Step
@@ -56,12 +55,8 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     """
     prepared: list[Ready] = []
 
-    def check(hosts: Hypervisors) -> None:
-        def ready(progress: Progress) -> None:
-            prepared.extend(prepare(image, folder, name=name, progress=progress))
-
-        run_steps([Step(LOAD_READY(lab), ready, lambda: False, usual=5)], tell, lab, "load")
-        nodes_for(prepared, look.find(lab, hosts))
+    def ready(progress: Progress) -> None:
+        prepared.extend(prepare(image, folder, name=name, progress=progress))
 
     def work(under: Underway) -> dict[str, list[str]]:
         machines, drives = look.find(lab, under.hypervisors), Drives(under.lab)
@@ -79,7 +74,10 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
         return nodes_by_image
 
     with store.workspace() as folder:
-        return carry_out(Job(lab, work, check=check, stands=True), site, tell)
+        with site.hypervisors() as hosts:
+            look.find(lab, hosts)  # before an engine takes minutes to write the image
+        run_steps([Step(LOAD_READY(lab), ready, lambda: False, usual=5)], tell, lab, "load")
+        return carry_out(Job(lab, work, must_exist=True), site, tell)
 
 
 def is_file(image: str) -> bool:
@@ -212,9 +210,8 @@ def _volume(lab: str, os: SystemName) -> str:
 def _cd(image: Ready, drives: Drives, host: Hypervisor) -> Step:
     def write(progress: Progress) -> None:
         row = {"reference": image.reference, "sha256": image.sha256}
-        listed = {"programs": {}, "cni": {}, "images": {image.file.removeprefix("images/"): row}}
-        text = (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode()
-        drives.upload(host, f"load-{image.os}", {image.file: image.path, "payload.json": text}, progress)
+        listed = {"images": {image.file.removeprefix("images/"): row}}
+        drives.upload(host, f"load-{image.os}", {image.file: image.path}, listed, progress)
 
     return Step(LOAD_CD(drives.folder.lab, of=image.os, host=host.name), write, lambda: False, usual=10)
 

@@ -14,7 +14,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.engine.lab_on_site import LabOnSite
-from winlab.errors import NotFoundError, UnreachableError, UsageError, WinlabError
+from winlab.errors import UnreachableError, UsageError, WinlabError
 from winlab.operations import look
 from winlab.site import Site
 from winlab.threads import Threads
@@ -54,14 +54,9 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
     """
     if not 1 <= lines <= MOST_LINES:
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
-    folder = site.folder(lab)
     with site.hypervisors() as hosts:
-        machines = look.find_nodes(lab, [node] if node else [], hosts)
-        try:
-            kubectl = Kubectl.of(folder)
-        except NotFoundError:  # no cluster yet, but the nodes still have logs
-            kubectl = None
-        return gather(machines, LabOnSite.find(lab, site, hosts), kubectl, contract.Logs(lines=lines))
+        machines, standing = look.find_nodes(lab, [node] if node else [], hosts), LabOnSite.find(lab, site, hosts)
+        return gather(machines, standing, look.kubectl(standing.folder), contract.Logs(lines=lines))
 
 
 def gather(

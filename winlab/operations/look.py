@@ -10,6 +10,7 @@ from winlab.adapters import traces
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
+from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
@@ -30,6 +31,13 @@ class NodeStatus:
     answers: bool | None
     problem: str = ""
     autostart: bool = False
+
+
+def kubectl(folder: LabFolder) -> Kubectl | None:
+    """kubectl of a lab's cluster; None if it has none yet, or this account can't use it."""
+    with suppress(NotFoundError):
+        return Kubectl.of(folder)
+    return None
 
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:

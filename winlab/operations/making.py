@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,20 +42,17 @@ class Making:
     """Machines to make. All that needs no lock was checked.
 
     :param verb: what is done, for the journal.
-    :param consent: missing evaluation media may be downloaded.
     :param admin: the kubeconfig of the external cluster that the plan joins.
     :param check: compares artifacts with the lock file, once they are available.
-    :param check_images: compares images with the lock file, once one has arrived.
     """
 
     verb: str
     proposal: Proposal
     until: Until
     origin: Origin
-    consent: bool
+    sources: Sources
     admin: str = ""
     check: Callable[[list[Obtained]], None] | None = None
-    check_images: Callable[[], None] | None = None
 
     def new_lab(self) -> Job[None]:
         """The job that makes a lab which has nothing to change, or resumes that."""
@@ -83,23 +79,21 @@ class Making:
         plan, hosts, tell = self.proposal.plan, under.hypervisors, under.tell
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
-        with ExitStack() as held:
-            if not all_made(plan, hosts, but=amendment.rebuilt):
-                golden.check_evaluation(plan, tell)
-            is_there = partial(golden.is_there, plan, hosts=hosts, but=amendment.rebuilt)
-            built = golden.lacking(plan, under.site, is_there, held, tell)
-            for sentence in advice(plan) if built else ():
-                tell(Note(lab=plan.lab, text=sentence))
-            room.require_for(plan, hosts, amendment)
-            faults.report(plan.lab, under.site, hosts, tell)
-            sources = Sources(self.origin.mirror, self.consent, self.check_images)
-            run = Run.start(plan, self.proposal.stock, under.site, hosts, sources)
-            steps = self._steps(run, built, amendment, tell)
-            record()
-            under.run(Forecast(run.pace.known, [plan, *built]).steps(recipe.once(steps)), self.verb)
-            faults.forget_over(plan.lab, hosts)
-            for builder in built:
-                under.site.folder(builder.lab).remove()
+        if not all_made(plan, hosts, but=amendment.rebuilt):
+            golden.check_evaluation(plan, tell)
+        is_there = partial(golden.is_there, plan, hosts=hosts, but=amendment.rebuilt)
+        built = golden.lacking(plan, under.site, is_there, under.held, tell)
+        for sentence in advice(plan) if built else ():
+            tell(Note(lab=plan.lab, text=sentence))
+        room.require_for(plan, hosts, amendment)
+        faults.report(plan.lab, under.site, hosts, tell)
+        run = Run.start(plan, self.proposal.stock, under.site, hosts, self.sources)
+        steps = self._steps(run, built, amendment, tell)
+        record()
+        under.run(Forecast(run.pace.known, [plan, *built]).steps(recipe.once(steps)), self.verb)
+        faults.forget_over(plan.lab, hosts)
+        for builder in built:
+            under.site.folder(builder.lab).remove()
 
     def _steps(self, run: Run, built: Sequence[Plan], amendment: Amendment, tell: Listener) -> list[Step]:
         """All steps, also those that build golden images; their source is decided here, before anything is touched."""
@@ -145,10 +139,11 @@ def prepare(
     if locked is not None:
         lock_file.require_bundle(lock_file.read(locked), lock_inputs.bundle(origin.bundle), locked)
     bundle.restore_images(plan, origin, Told(tell, "images of the bundle"))
-    consent = consent and origin.bundle is None  # otherwise nothing is downloaded
     golden.check_media(plan, stock, site, consent=consent, offline=origin.bundle is not None)
-    checks = _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else ()
-    return Making(verb, proposal, until, origin, consent, admin, *checks)
+    check, check_images = (
+        _check_lock(plan, stock, locked, lock_inputs.bundle(origin.bundle)) if locked is not None else (None, None)
+    )
+    return Making(verb, proposal, until, origin, Sources(origin.mirror, consent, check_images), admin, check)
 
 
 def rehearsal_notes(plan: Plan) -> list[str]:

@@ -9,16 +9,13 @@ from datetime import datetime
 from functools import partial
 
 from winlab.adapters.kube import expiry, kubeconfig
-from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.engine.durations import Forecast
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
-from winlab.errors import ClusterError, GuestError, NotFoundError, WinlabError
+from winlab.errors import ClusterError, GuestError
 from winlab.events import Listener, Note, Told
 from winlab.host import firewall
-from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
@@ -117,32 +114,21 @@ def _switch(verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listene
     :raises HostError: the host's firewall is gone, and the verb lets guests run.
     """
 
-    def check(hosts: Hypervisors) -> None:
-        look.find_nodes(lab, nodes, hosts)
-        if verb in LOGS_IN:
-            site.folder(lab).credentials()
-            firewall.require(Told(tell, "firewall"))
-
     def work(under: Underway) -> list[Switched]:
         hosts, standing = under.hypervisors, under.lab
-        faults.forget_over(lab, hosts)
         subjects = [Subject(standing, one) for one in look.find_nodes(lab, nodes, hosts)]
+        if verb in LOGS_IN:
+            under.folder.credentials()
+            firewall.require(Told(tell, "firewall"))
+        faults.forget_over(lab, hosts)
         faults.report(lab, site, hosts, under.tell)
-        act(subjects, lambda steps: under.run(_forecast(standing).steps(steps), verb))
+        forecast = Forecast(standing.pace.known, recorded.standing(under.folder)[:1])
+        act(subjects, lambda steps: under.run(forecast.steps(steps), verb))
         switched = [Switched(one.name, one.machine.state, one.state, round(one.stepped, 1)) for one in subjects]
         faults.forget_over(lab, hosts)
         return switched
 
-    return carry_out(Job(lab, work, check=check, stands=True, storage=True), site, tell)
-
-
-def _forecast(standing: LabOnSite) -> Forecast:
-    """How long the steps usually take; without a record of the lab's plan, for any machine."""
-    try:
-        plans = [recorded.read(standing.folder).plan]
-    except WinlabError:
-        plans = []
-    return Forecast(standing.pace.known, plans)
+    return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
 def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
@@ -170,7 +156,7 @@ def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seque
     for one in subjects:
         first = [] if one.is_controller else [other.at(STARTED) for other in controllers]
         steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
-    kubectl = _kubectl(lab.folder)
+    kubectl = look.kubectl(lab.folder)
     if kubectl is None and lab.folder.has(lab.folder.kubeconfig):
         text = (
             f"Not waiting until the nodes are Ready: kubectl is missing. 'winlab repair --lab {lab.name}' obtains it."
@@ -188,14 +174,6 @@ def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seque
     run(steps)
     if expires is not None:
         _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)
-
-
-def _kubectl(folder: LabFolder) -> Kubectl | None:
-    """kubectl of the lab's cluster; None if there is none, or this account has no credentials for it."""
-    try:
-        return Kubectl.of(folder)
-    except NotFoundError:
-        return None
 
 
 def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:

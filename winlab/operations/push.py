@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,6 @@ from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
@@ -92,21 +90,18 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
     :raises WinlabError: the node or the cluster refused.
     """
 
-    def find(hosts: Hypervisors) -> tuple[Machine, Kubectl]:
-        machine = look.find_node(lab, node, hosts)
+    def work(under: Underway) -> PushedProgram:
+        machine = look.find_node(lab, node, under.hypervisors)
         if not machine.tag.is_member:
             raise UsageError(
                 f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
-        return machine, Kubectl.of(site.folder(lab))
-
-    def work(under: Underway) -> PushedProgram:
-        (machine, kubectl), drives = find(under.hypervisors), Drives(under.lab)
+        kubectl, drives = Kubectl.of(under.folder), Drives(under.lab)
         change = partial(bring_back if restore else push, machine, binary, drives, kubectl)
         return under.one_step(f"push {node}", change, usual=60, node=node)
 
-    return carry_out(Job(lab, work, check=find), site, tell)
+    return carry_out(Job(lab, work, must_exist=True), site, tell)
 
 
 def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
@@ -122,9 +117,9 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     look.require_running(machine)
     drives.mended(machine)
     place = f"push/{name}"
-    listed = {"programs": {}, "cni": {}, "images": {}, "push": {name: {"sha256": digest}}}
+    listed = {"push": {name: {"sha256": digest}}}
     host = drives.lab.on(machine)
-    volume = drives.upload(host, f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
+    volume = drives.upload(host, f"{machine.tag.node}.push", {place: path}, listed, progress)
     try:
         with drives.inserted(machine, volume):
             pushed = _swap(machine, drives, name, kubectl, progress, place)
@@ -209,7 +204,3 @@ def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, 
         )
 
     return wait.until(look, progress, give_up, stall=stall, poll=POLL)
-
-
-def _json(value: object) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

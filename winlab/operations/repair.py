@@ -8,14 +8,13 @@ controller or restarts a running machine. What winlab did not make is reported a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from winlab.adapters.vm import domains
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
-from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.errors import WinlabError
 from winlab.events import Listener
@@ -100,13 +99,10 @@ def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
 def _mend(subject: Subject, todo: list[Finding], under: Underway) -> None:
     run = subject.run
     if starting := {one.drift.node for one in todo if STARTED in one.steps}:
-        room.require_for(_only(run.plan, starting), run.hypervisors)
+        nodes = tuple(node for node in run.plan.nodes if node.name in starting)
+        room.require_for(run.plan.model_copy(update={"nodes": nodes}), run.hypervisors)
     steps = assemble(run, todo, _recipe(subject, todo))
     under.run(Forecast(run.pace.known, [run.plan]).steps(steps), "repair")
-
-
-def _only(plan: Plan, names: set[str]) -> Plan:
-    return plan.model_copy(update={"nodes": tuple(node for node in plan.nodes if node.name in names)})
 
 
 def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
@@ -120,14 +116,6 @@ def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
         admin = run.folder.kubeconfig.read_text() if run.plan.joins and run.folder.has(run.folder.kubeconfig) else ""
         steps += recipe.cluster(run, supply, admin)
     return recipe.once(steps)
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    kinds: frozenset[tuple[Kind, str]]  # with the node's name, empty for those of the lab
-
-    def __contains__(self, state: State) -> bool:
-        return (state.kind, state.node) in self.kinds
 
 
 def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[Step]:
@@ -147,9 +135,9 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
     first = [
         Step(state, mends[state], lambda: False, after=states[max(0, at - 1) : at]) for at, state in enumerate(states)
     ]
-    kinds = {(kind, one.drift.node) for one in todo for kind in one.steps}
-    wanted = _Wanted(frozenset(kinds | {(kind, "") for one in todo for kind in one.lab_steps}))
-    chosen = [step for step in steps if step.reaches in wanted]
+    wanted = {(kind, one.drift.node) for one in todo for kind in one.steps}
+    wanted |= {(kind, "") for one in todo for kind in one.lab_steps}
+    chosen = [step for step in steps if (step.reaches.kind, step.reaches.node) in wanted]
     reached = {state for step in chosen for state in step.states}
     return [*first, *(replace(step, after=[*(step.needs & reached), *mends]) for step in chosen)]
 

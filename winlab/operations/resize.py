@@ -99,13 +99,10 @@ def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:
     :raises ConflictError: a change into another spec was interrupted.
     """
     wanted = pinned(held, spec).changed([f"workers.{pool}.count={count}"])
-    if held.applying is not None and not _same(wanted, held.applying.spec):
+    given = wanted.model_dump(exclude_unset=True)
+    if held.applying is not None and given != held.applying.spec.model_dump(exclude_unset=True):
         raise recorded.unfinished(held.plan.lab)
     return wanted
-
-
-def _same(one: Spec, other: Spec) -> bool:
-    return one.model_dump(exclude_unset=True) == other.model_dump(exclude_unset=True)
 
 
 def unchanged(lab: str, site: Site) -> Spec:

@@ -15,6 +15,7 @@ import yaml
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.existing import ForeignCluster
+from winlab.engine.run import Sources
 from winlab.host import facts
 from winlab.operations import join as joining
 from winlab.operations import look, making
@@ -42,7 +43,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     def prepare(verb: str, proposal: Any, _site: object, _tell: object, **options: Any) -> Making:
         told.plan, told.options = proposal.plan, {"verb": verb, **options}
-        return Making(verb, proposal, "cluster", Origin(), consent=False)
+        return Making(verb, proposal, "cluster", Origin(), Sources())
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)

@@ -15,9 +15,9 @@ from winlab import journal, stopping
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.errors import ConflictError, GuestError, NotFoundError
-from winlab.events import Event, Note, RunStarted, ignore
+from winlab.events import Event, Note, Quiet, RunStarted, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations.carry_out import Job, Underway, carry_out
+from winlab.operations.carry_out import Job, Underway, carry_out, hold, require_idle
 from winlab.site import Site
 from winlab.stopping import Stopped
 
@@ -48,8 +48,8 @@ def test_the_work_is_under_the_lock_and_in_the_journal(site: Site) -> None:
 def test_a_step_is_a_run_of_the_lab(site: Site) -> None:
     job = Job("lab", lambda under: under.one_step("push node-1", lambda _: 7, usual=1, node="node-1"))
     assert carry_out(job, site, ignore) == 7
-    (begun,) = [one for one in journal.read(LabFolder("lab").journal) if isinstance(one, RunStarted)]
-    assert (begun.lab, begun.command, begun.steps[0].node) == ("lab", "push node-1", "node-1")
+    (started,) = [one for one in journal.read(LabFolder("lab").journal) if isinstance(one, RunStarted)]
+    assert (started.lab, started.command, started.steps[0].node) == ("lab", "push node-1", "node-1")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -61,20 +61,15 @@ def test_another_accounts_lab_leaves_no_folder(site: Site, fails: bool) -> None:
 
     heard: list[Event] = []
     with pytest.raises(GuestError) if fails else nullcontext():
-        carry_out(Job("lab", work, stands=True), site, heard.append)
+        carry_out(Job("lab", work, must_exist=True), site, heard.append)
     assert len(heard) == 1
     assert not LabFolder("lab").path.exists()
 
 
-def test_checks_come_before_the_lock(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_hosts: object) -> None:
-        raise GuestError("It is off.")
-
-    with pytest.raises(GuestError, match="off"):
-        carry_out(Job("lab", lambda _: pytest.fail("it began"), check=refuse), site, ignore)
+def test_a_missing_lab_is_not_locked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hypervisors, "machines", lambda _hosts, lab=None: [])
     with pytest.raises(NotFoundError, match="no lab"):
-        carry_out(Job("lab", lambda _: pytest.fail("it began"), stands=True), site, ignore)
+        carry_out(Job("lab", lambda _: pytest.fail("it began"), must_exist=True), site, ignore)
     assert not LabFolder("lab").path.exists()
 
 
@@ -84,6 +79,18 @@ def test_a_job_that_was_stopped_does_not_begin(site: Site) -> None:
     with stopping.by(stop), pytest.raises(Stopped):
         carry_out(Job("lab", lambda _: pytest.fail("it began")), site, ignore)
     assert not LabFolder("lab").path.exists()
+
+
+def test_other_locks_end_with_the_job(site: Site) -> None:
+    def work(under: Underway) -> None:
+        hold(LabFolder("golden"), under.held, Quiet(), "making it")
+        with pytest.raises(ConflictError, match="Another winlab"):
+            require_idle(LabFolder("golden"))
+        raise GuestError("It fails.")
+
+    with pytest.raises(GuestError, match="fails"):
+        carry_out(Job("lab", work), site, ignore)
+    require_idle(LabFolder("golden"))
 
 
 def test_work_that_only_reads_needs_no_lock(site: Site) -> None:
