@@ -102,7 +102,8 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
     :param names: the names of the nodes that are to join.
     :param kubelet_minor: the minor version of their kubelet, the number after ``1.``.
     """
-    reasons, place = [], cluster.distribution.published.access
+    reasons = []
+    place = cluster.distribution.published.access
     lab = ipaddress.IPv4Network(network_cidr)
     host = urlsplit(cluster.server).hostname or ""
     address = _address(host)
