@@ -18,12 +18,17 @@ import yaml
 
 from winlab.design import system
 from winlab.design.catalog.versions import Versions
-from winlab.design.render import containerd, kube_proxy, kubeadm, kubelet
+from winlab.design.distribution import containerd, kubelet
+from winlab.design.distribution.kubeadm import config
+from winlab.design.distribution.kubeadm.config import JoinCredentials
+from winlab.design.distribution.kubeadm.files import drop_in
+from winlab.design.distribution.model import ClusterSettings, Member, controller_taints, worker_taints
+from winlab.design.render import kube_proxy
 from winlab.design.system import SystemName
 
 FIELDS = Path(__file__).parent / "data" / "config-fields.json"
 TOKEN = "abcdef.0123456789abcdef"
-CREDENTIALS = kubeadm.JoinCredentials(TOKEN, ("sha256:" + "0a" * 32,), "0b" * 32)
+CREDENTIALS = JoinCredentials(TOKEN, ("sha256:" + "0a" * 32,), "0b" * 32)
 POD_CIDR = "10.244.0.0/16"
 
 
@@ -74,7 +79,7 @@ def _parsed(text: str) -> Any:
     return yaml.safe_load(text)
 
 
-def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.ClusterSettings]]:
+def clusters(versions: Versions) -> Iterator[tuple[str, ClusterSettings]]:
     """Each kind of cluster."""
     for name, slow, mode in (
         ("", False, "nftables"),
@@ -83,7 +88,7 @@ def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.ClusterSettings]
     ):
         yield (
             name,
-            kubeadm.ClusterSettings(
+            ClusterSettings(
                 versions,
                 "10.77.0.10:6443",
                 ("10.77.0.10", "192.0.2.1", "controller-1"),
@@ -97,9 +102,9 @@ def clusters(versions: Versions) -> Iterator[tuple[str, kubeadm.ClusterSettings]
 
 
 LABELS = {"winlab.dev/lab": "a", "example.com/disk": "ssd"}
-CONTROLLER = kubeadm.Member("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers=0))
-LINUX = kubeadm.Member("linux-1", "10.77.0.151", labels=LABELS)
-WINDOWS = kubeadm.Member("node-1", "10.77.0.101", system.WINDOWS, LABELS, kubeadm.worker_taints(system.WINDOWS))
+CONTROLLER = Member("controller-1", "10.77.0.11", taints=controller_taints(linux_workers=0))
+LINUX = Member("linux-1", "10.77.0.151", labels=LABELS)
+WINDOWS = Member("node-1", "10.77.0.101", system.WINDOWS, LABELS, worker_taints(system.WINDOWS))
 
 
 def kubeadm_files(versions: Versions, os: SystemName) -> dict[str, str]:
@@ -107,12 +112,12 @@ def kubeadm_files(versions: Versions, os: SystemName) -> dict[str, str]:
     found = {}
     for suffix, cluster in clusters(versions):
         if os == "windows":
-            found[f"join-windows{suffix}"] = kubeadm.join_worker(cluster, WINDOWS, CREDENTIALS)
+            found[f"join-windows{suffix}"] = config.join_worker(cluster, WINDOWS, CREDENTIALS)
             continue
-        found[f"init{suffix}"] = kubeadm.init(cluster, CONTROLLER, TOKEN, CREDENTIALS.certificate_key)
-        found[f"init-tainted{suffix}"] = kubeadm.init(cluster, kubeadm.Member("controller-1", "10.77.0.11"), TOKEN)
-        found[f"join-controller{suffix}"] = kubeadm.join_controller(cluster, CONTROLLER, CREDENTIALS)
-        found[f"join-linux{suffix}"] = kubeadm.join_worker(cluster, LINUX, CREDENTIALS)
+        found[f"init{suffix}"] = config.init(cluster, CONTROLLER, TOKEN, CREDENTIALS.certificate_key)
+        found[f"init-tainted{suffix}"] = config.init(cluster, Member("controller-1", "10.77.0.11"), TOKEN)
+        found[f"join-controller{suffix}"] = config.join_controller(cluster, CONTROLLER, CREDENTIALS)
+        found[f"join-linux{suffix}"] = config.join_worker(cluster, LINUX, CREDENTIALS)
     return found
 
 
@@ -210,7 +215,7 @@ def _kubelet(versions: Versions, os: SystemName) -> Iterator[Case]:
 
 def _linux_flags(versions: Versions) -> tuple[str, ...]:
     """The flags of kubelet.service, and those that kubeadm writes for it."""
-    found = re.findall(r"--[a-z-]+=[^\s\"]+", kubelet.drop_in())
+    found = re.findall(r"--[a-z-]+=[^\s\"]+", drop_in())
     extra = yaml.safe_load(kubeadm_files(versions, "linux")["join-linux"])["nodeRegistration"]["kubeletExtraArgs"]
     assert len(found) == 3
     return (*found, *(f"--{row['name']}={row['value']}" for row in extra))

@@ -11,7 +11,7 @@ import typer
 from winlab import settings
 from winlab.cli.common import NodeName, Output, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
-from winlab.cli.join import join
+from winlab.cli.join import HELP, join
 from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
     app.command()(load)
     app.command()(logs)
     app.command()(spread(lock))
-    app.command()(spread(join))
+    app.command(help=HELP)(spread(join))
 
 
 def kubeconfig(

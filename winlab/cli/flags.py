@@ -24,6 +24,7 @@ import typer
 from winlab import account
 from winlab.cli.common import Mirror, SourceKind
 from winlab.cli.complete import complete_specs, complete_systems
+from winlab.design.catalog import distributions
 
 if TYPE_CHECKING:
     from winlab import Origin, Spec
@@ -31,13 +32,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Own = Annotated[
-    list[Path] | None,
-    typer.Option(
-        help="Your own program in place of the source's; its format shows which system it is for. Can be repeated.",
-        metavar="PATH",
-    ),
-]
+OWN_HELP = "Your own program in place of the source's; its format shows which system it is for. Can be repeated."
+Own = Annotated[list[Path] | None, typer.Option(help=OWN_HELP, metavar="PATH")]
+OwnInstaller = Annotated[list[Path] | None, typer.Option(f"--{distributions.DEFAULT}", help=OWN_HELP, metavar="PATH")]
 Changes = Annotated[
     list[str] | None,
     typer.Option(
@@ -213,7 +210,7 @@ class SourceFlags(BundleFlags):
     """Where images and Kubernetes come from, and the user's own programs."""
 
     kubelet: Own = None
-    kubeadm: Own = None
+    installer: OwnInstaller = None  # the distribution's program
     kube_proxy: Own = None
 
     @property
@@ -221,6 +218,6 @@ class SourceFlags(BundleFlags):
         """These flags as operations take them."""
         from dataclasses import replace
 
-        given = {"kubelet": self.kubelet, "kubeadm": self.kubeadm, "kube-proxy": self.kube_proxy}
+        given = {"kubelet": self.kubelet, distributions.DEFAULT: self.installer, "kube-proxy": self.kube_proxy}
         own = tuple((program, account.expanded(path)) for program, paths in given.items() for path in paths or ())
         return replace(super().origin, own=own)

@@ -14,8 +14,10 @@ from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
 from winlab.cli.session import Format, LabName, current
+from winlab.design.catalog import distributions
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
+HELP = f"Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made."
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ def join(
     accept_eula: AcceptEula = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make a lab of workers that join an external cluster, which kubeadm made."""
+    """Make a lab of workers that join an external cluster."""
     from winlab import Lab
     from winlab.cli.progress import clock
 

@@ -1,8 +1,9 @@
 """The contract between winlab and its scripts in nodes: each script's name, settings and result.
 
-A call is a value: ``there.run(contract.Join(configuration=text, name="node-1"))`` gives a :class:`Joined`. On Linux the
+A call is a value: ``there.run(contract.Push(program="kubelet", restore=False))`` gives a :class:`Pushed`. On Linux the
 scripts are the verbs of unattend/linux/winlab_node, on Windows unattend/windows/worker/*.ps1; docs/worker-scripts.md
-explains what they do. The unit tests check the scripts, the stand-in and that document against this module.
+explains what they do. Calls of a distribution's own scripts are in winlab/design/distribution/. The unit tests check
+the scripts, the stand-in and that document against all of them.
 
 Settings are winlab's own, so types are enough. Results come from outside: each is validated on arrival.
 """
@@ -66,6 +67,10 @@ class Call(Generic[R]):
         """The names of the settings that this system's script has."""
         settings = fields(cls)  # type: ignore[arg-type]
         return {setting.name for setting in settings if setting.metadata.get("on", system) == system}
+
+    def texts(self) -> dict[str, str]:
+        """The files among the settings, by the names that ``winlab plan --render`` gives them."""
+        return {}
 
     def read(self, output: dict[str, Any], node: str, lab: str) -> R:
         """The result, from the script's output.
@@ -269,6 +274,10 @@ class Cni(Call[Changed]):
     files: dict[str, str]  # texts by names
     network: HnsNetwork | None = field(default=None, metadata=WINDOWS_ONLY)
 
+    def texts(self) -> dict[str, str]:
+        """The configurations."""
+        return {f"cni/{name}": text for name, text in self.files.items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Routes(Call[Changed]):
@@ -361,21 +370,16 @@ class NodeFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepare(Call[Changed]):
-    """Install everything that a node needs before kubeadm."""
+    """Install everything that a node needs before it joins."""
 
     script, on = "prepare", LINUX
     files: dict[str, NodeFile]  # by absolute paths
     services: list[str]
     images: list[str] | None = None  # None: all
 
-
-@dataclass(frozen=True, kw_only=True)
-class RunKubeadm(Call[Changed]):
-    """Run a command of kubeadm; its output is the progress."""
-
-    script, on = "run-kubeadm", LINUX
-    arguments: list[str]
-    configuration: str = ""
+    def texts(self) -> dict[str, str]:
+        """The files by their paths."""
+        return {path.lstrip("/"): file.content for path, file in self.files.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,6 +429,10 @@ class Containerd(Call[Changed]):
     quiet = LoadImages.quiet
     config: str
 
+    def texts(self) -> dict[str, str]:
+        """The configuration."""
+        return {"containerd.toml": self.config}
+
 
 @dataclass(frozen=True)
 class Binaries(Call[Changed]):
@@ -461,15 +469,6 @@ class Kubelet(Call[Changed]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Join(Call[Joined]):
-    """Join the computer of this name with kubeadm and a JoinConfiguration."""
-
-    script, on = "join", WINDOWS
-    configuration: str
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Proxy(Call[ProxyState]):
     """Install and start kube-proxy as a service."""
 
@@ -478,6 +477,10 @@ class Proxy(Call[ProxyState]):
     kubeconfig: str
     config: str
     source_endpoint: str | None = None  # the HNS endpoint whose address is its source
+
+    def texts(self) -> dict[str, str]:
+        """The configuration."""
+        return {"kube-proxy.yaml": self.config}
 
 
 @dataclass(frozen=True)

@@ -92,12 +92,15 @@ class RegistryValue(_Given):
         return rf"{self.key}\{self.name}"
 
 
-def why_not(path: str, text: str, of: SystemName) -> str:
-    """Why a node of this system can't be given the file; empty if it can."""
+def why_not(path: str, text: str, of: SystemName, own: Sequence[str] = ()) -> str:
+    """Why a node of this system can't be given the file; empty if it can.
+
+    :param own: what winlab writes besides what the system's ``Paths.own`` has.
+    """
     paths = system.get(of).paths
     if not re.fullmatch(paths.form, path) or len(path) > 255 or {".", ".."} & set(re.split(r"[/\\]", path)):
         return f"it is not {paths.described}"
-    if _is_below(path, paths.own, paths):
+    if _is_below(path, (*paths.own, *own), paths):
         return "winlab or Kubernetes writes there"
     try:
         size = len(text.encode())

@@ -10,6 +10,7 @@ from functools import partial
 
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.vm import domains
+from winlab.design.distribution import known
 from winlab.engine.durations import Forecast
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
@@ -193,8 +194,8 @@ def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) ->
     if left <= 0:
         raise ClusterError(
             f"The nodes of the lab '{lab}' run, but the certificates of its cluster expired on {expires:%Y-%m-%d}.",
-            why="kubeadm's certificates are valid for a year, and nothing renewed them.",
-            cure="Destroy the lab and create it again; or run 'sudo kubeadm certs renew all' on its controllers.",
+            why=f"{known.DEFAULT.name}'s certificates are valid for a year, and nothing renewed them.",
+            cure=f"Destroy the lab and create it again; or run 'sudo {known.DEFAULT.renewal}' on its controllers.",
         )
     if left < SOON or stepped >= DAY:
         text = f"The certificates of the cluster are valid until {expires:%Y-%m-%d} ({left / DAY:.0f} days)."

@@ -12,6 +12,7 @@ from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract, system
+from winlab.design.distribution.known import DISTRIBUTIONS
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
@@ -25,7 +26,10 @@ from winlab.site import Site
 from winlab.steps import again
 from winlab.supply.artifacts import executable
 
-PROGRAMS = {one.name: tuple(one.program_file(name) for name, _ in one.programs) for one in SYSTEMS}
+PROGRAMS = {
+    one.name: tuple(one.program_file(name) for distribution in DISTRIBUTIONS for name, _ in distribution.programs(one))
+    for one in SYSTEMS
+}
 IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
 RESTARTS = ("kubelet", "containerd")  # after these the node reports again
 SILENCE = 300.0  # seconds on hardware without news from the node; a kubelet renews its lease every 10 s

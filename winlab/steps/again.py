@@ -1,21 +1,21 @@
 """Repeats work in a node, which is safe because winlab's scripts do only what is missing.
 
-Work is repeated when the connection is lost, or when kubeadm's checks found a node slow.
-
 These functions never do work that must not be done twice: docs/worker-scripts.md says what that is, and why.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
+from winlab.adapters.vm import domains
 from winlab.design.contract import Call, R
 from winlab.design.plan import facts
+from winlab.design.plan.model import NodePlan
 from winlab.engine import wait
+from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import GuestError, UnreachableError
 from winlab.events import Progress, report
@@ -25,11 +25,6 @@ T = TypeVar("T")
 RUNS = 3  # of work that is repeated while the connection is lost
 # Seconds on hardware for which a node may not answer. WinRM gets two minutes before ssh is used in its place
 SILENT_SECONDS = 300.0
-TRIES = 4  # of kubeadm, while its checks find containerd too slow
-# They give it two seconds for each answer: kubeadm's util/runtime/runtime.go, defaultTimeout. Kubernetes 1.36 has a
-# second check that queries it. When they fail, kubeadm has changed nothing
-CHECK = re.compile(r"\[ERROR [^\]]*\].*")
-TOO_LATE = re.compile(r"\[ERROR (CRI|ContainerRuntimeVersion)\].*DeadlineExceeded")
 
 
 def run(there: NodeScripts, call: Call[R], progress: Progress, is_on: Callable[[], bool]) -> R:
@@ -85,20 +80,9 @@ def repeat(
     raise AssertionError("a loop without an end")
 
 
-def while_late(progress: Progress, kubeadm: Callable[[], T]) -> T:
-    """Run kubeadm, at most :data:`TRIES` times as long as its checks say only that containerd answered too late.
-
-    :raises GuestError: it failed.
-    """
-    for attempt in range(1, TRIES + 1):
-        try:
-            return kubeadm()
-        except GuestError as error:
-            failed = CHECK.findall(error.why)
-            if attempt == TRIES or not failed or not all(map(TOO_LATE.match, failed)):
-                raise
-        progress.say(f"containerd answered kubeadm too late: it is run again ({attempt + 1}/{TRIES})")
-    raise AssertionError("a loop without an end")
+def is_on(run: Run, node: NodePlan) -> Callable[[], bool]:
+    """Whether the node's machine runs, each time it is asked."""
+    return partial(domains.is_running, run.on(node).conn, node.domain)
 
 
 def _await_answer(there: NodeScripts, progress: Progress, is_on: Callable[[], bool], lost: UnreachableError) -> None:

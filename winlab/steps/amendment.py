@@ -48,7 +48,7 @@ from winlab.steps.states import (
 )
 
 DRAIN = 120  # seconds on hardware that pods may take to end
-# kubeadm's own for controllers (k8s.io/kubernetes, cmd/kubeadm/app/constants: ControlPlaneTaint)
+# of controllers, by their distribution (kubernetes.io/docs/reference/labels-annotations-taints)
 CONTROLLER_TAINT = "node-role.kubernetes.io/control-plane"
 
 

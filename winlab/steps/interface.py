@@ -1,17 +1,18 @@
-"""What the shared steps need from a node's system: the behaviour in which Linux and Windows differ.
+"""What the shared steps need from a node's system, and from its cluster's distribution: the behaviour that differs.
 
-Plain facts, such as a usual time, are in winlab/design/system/.
+Plain facts, such as a usual time, are in winlab/design/system/ and winlab/design/distribution/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from winlab.design.contract import Service
-from winlab.engine.state import Kind
+from winlab.design.contract import Call, Service
+from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.evidence import DiskLog
@@ -108,4 +109,27 @@ class SystemSteps(Protocol):
         """Restart the kubelet, which then registers the node if the cluster has forgotten it.
 
         :raises GuestError: it does not start.
+        """
+
+
+class ControlPlaneSteps(Protocol):
+    """A distribution's own part of the steps; :func:`winlab.steps.distribution.known.of` has it."""
+
+    def init(self, node: LinuxNode, /) -> Step:
+        """The step that makes the cluster on its first controller."""
+
+    def access(self, node: LinuxNode, /) -> Step:
+        """The step that gives this host an administrator's access, from the first controller."""
+
+    def join(self, node: LinuxNode, before: State, /) -> Step:
+        """The step that makes a prepared Linux node a member: a further controller, or a worker.
+
+        :param before: the state that must come first.
+        """
+
+    def join_windows(self, node: WindowsNode, do: Callable[[Call[Any]], object], progress: Progress, /) -> None:
+        """Make a Windows node a member that has its programs and its kubelet.
+
+        :param do: runs a script in the node, again if the connection is lost.
+        :raises GuestError: it did not join.
         """

@@ -1,14 +1,10 @@
-"""What a node of any system needs to join the cluster: the cluster's CA and a token; and access for this host."""
+"""The cluster's CA, by which nodes recognize it; and this host's access to an external cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from winlab.adapters.kube import authority as access
-from winlab.adapters.kube import existing, tokens
+from winlab.adapters.kube import existing
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.render import kubeadm
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, NotFoundError
@@ -22,19 +18,8 @@ def authority(run: Run) -> str:
     :raises ClusterError: the API server does not answer.
     """
     if run.plan.joins:
-        return existing.authority(Kubectl.of(run.folder))
+        return existing.authority(Kubectl.of(run.folder), run.plan.cluster.distribution)
     return access.authority(run.folder.kubeconfig)
-
-
-@contextmanager
-def credentials(run: Run, certificate_key: str | None = None) -> Iterator[kubeadm.JoinCredentials]:
-    """A new token, valid inside the context, and the CA's hash.
-
-    :param certificate_key: with which a controller decrypts the shared certificates.
-    :raises ClusterError: the API server does not answer.
-    """
-    with tokens.lent(Kubectl.of(run.folder)) as token:
-        yield kubeadm.JoinCredentials(token, (tokens.ca_hash(authority(run)),), certificate_key)
 
 
 def given_kubeconfig(run: Run, admin: str) -> Step:

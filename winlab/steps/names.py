@@ -2,7 +2,8 @@
 
 Nodes query OVN's DNS for such names. Pods query CoreDNS, which forwards with EDNS, and OVN's DNS (23.03) leaves such
 queries to the lab's name servers. The names are therefore in CoreDNS's own configuration, as a separate server after
-everything that kubeadm wrote. Its plug-in ``reload`` reads them within two minutes. Source: coredns.io/plugins/hosts.
+everything that the distribution wrote. Its plug-in ``reload`` reads them within two minutes. Source:
+coredns.io/plugins/hosts.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ def block(plan: Plan) -> str:
     """The server for the lab's domain and for each machine's short name.
 
     It answers for nodes, too, because all queries for the lab's domain reach it. It forwards what it does not know to
-    where kubeadm's server forwards. Without that the plug-in would answer SERVFAIL, and musl ends a search there: the
-    lab's domain may be among those that pods search.
+    where the distribution's server forwards. Without that the plug-in would answer SERVFAIL, and musl ends a search
+    there: the lab's domain may be among those that pods search.
     """
     zone = plan.network.domain
     rows = "".join(f"        {node.address} {node.name}.{zone} {node.name}\n" for node in plan.nodes)
@@ -55,7 +56,7 @@ def block(plan: Plan) -> str:
 def are_there(run: Run) -> bool:
     """Whether CoreDNS's configuration has exactly the names that it should.
 
-    :raises WinlabError: the API server does not answer, or CoreDNS has another configuration than kubeadm's.
+    :raises WinlabError: the API server does not answer, or CoreDNS has another configuration than the distribution's.
     """
     text = _read(run)
     return text == corefile(run.plan, text)
@@ -87,5 +88,6 @@ def _read(run: Run) -> str:
     data = Kubectl.of(run.folder).get(*MAP).get("data")
     text = data.get(FILE) if isinstance(data, dict) else None
     if not isinstance(text, str):
-        raise ClusterError(f"CoreDNS's ConfigMap has no {FILE}.", cure="Restore what kubeadm wrote there.")
+        writer = run.plan.cluster.distribution.name
+        raise ClusterError(f"CoreDNS's ConfigMap has no {FILE}.", cure=f"Restore what {writer} wrote there.")
     return text

@@ -70,7 +70,7 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
         nonlocal seen, why
         why = "the controller manager has not given it one"
         try:
-            # the kubelet registers its node some moments after kubeadm is done
+            # the kubelet registers its node some moments after it has joined
             every = shares(run)
         except ClusterError as error:  # the API server is busy or restarting: ask it again
             why = error.what

@@ -16,8 +16,20 @@ from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
-from winlab.steps import boot, foundation, golden, images, joining, machines, names, payload, pods, ready, systems
-from winlab.steps.linux import control_plane
+from winlab.steps import (
+    boot,
+    control_plane,
+    foundation,
+    golden,
+    images,
+    joining,
+    machines,
+    names,
+    payload,
+    pods,
+    ready,
+    systems,
+)
 from winlab.steps.payload import Supply
 from winlab.steps.states import IMAGE
 from winlab.steps.windows import media

@@ -2,7 +2,7 @@
 
 ::
 
-    programs/   kubeadm, kubelet, containerd ... (with .exe on Windows)
+    programs/   kubelet, kubectl, containerd ... (with .exe on Windows)
     cni/        the reference plug-ins
     images/     container images as OCI archives
     scripts/    winlab's own, the same bytes for every node (unattend/windows/worker)

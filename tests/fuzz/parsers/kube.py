@@ -16,6 +16,7 @@ from winlab.adapters.kube import authority, diagnose, existing, kubeconfig, redu
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.addons import record
 from winlab.checks import objects
+from winlab.design.distribution import known
 from winlab.design.plan import tags
 from winlab.errors import WinlabError
 from winlab.lab_folder import LabFolder
@@ -137,7 +138,7 @@ def in_data(rng: mutation.random.Random, content: bytes) -> bytes:
 
 @parser("config-map", lambda: [config_map()], (in_data, in_data, in_data, *mutation.JSON))
 def kubeadm_config(content: bytes, folder: Path) -> None:
-    existing._document(_Says(text(content)), "kube-system", "kubeadm-config", "ClusterConfiguration")
+    existing._document(_Says(text(content)), known.DEFAULT.published.cluster, known.DEFAULT)
 
 
 @parser(

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from winlab.addons.api import Addon, NodeFile, RegistryValue
 from winlab.design import addon, contract, node_files
+from winlab.design.distribution import known
 from winlab.design.plan.model import Plan
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.windows import WindowsFiles
@@ -111,6 +112,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, *addons: Addon) -> str:
         ("/etc/containerd/config.toml", "winlab or Kubernetes writes there"),
         ("/etc/kubernetes/admin.conf", "winlab or Kubernetes writes there"),
         ("/var/lib/winlab/x", "winlab or Kubernetes writes there"),
+        (known.DEFAULT.own_files[0], "winlab or Kubernetes writes there"),
     ],
 )
 def test_paths_that_are_refused(monkeypatch: pytest.MonkeyPatch, path: str, why: str) -> None:
@@ -212,7 +214,7 @@ def test_winlab_s_own_files_are_all_refused() -> None:
     """The list of refused paths knows all that is rendered."""
     plan = plans.make(plans.KVM, "1-1-1")
     for path in linux(plan).prepare().files:
-        assert node_files.why_not(path, "", "linux"), path
+        assert node_files.why_not(path, "", "linux", known.DEFAULT.own_files), path
     from winlab_node import kernel
 
     for path in kernel.FILES:

@@ -59,6 +59,11 @@ def test_a_command_gets_one_value_for_each_group(given: Given) -> None:
     assert origin.own == (("kubelet", Path("a")), ("kubelet", Path("b")), ("kube-proxy", Path("c")))
 
 
+def test_the_distribution_s_own_program_has_a_flag(given: Given) -> None:
+    assert run(given, "me", "--kubeadm", "a").exit_code == 0
+    assert given.values[2].origin.own == (("kubeadm", Path("a")),)
+
+
 def test_without_flags_the_group_is_the_default(given: Given) -> None:
     assert run(given, "me").exit_code == 0
     assert given.values[1:3] == (NAMED, SOURCES)

@@ -24,11 +24,13 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.contract import Call, R
+from winlab.design.distribution import kubelet
+from winlab.design.distribution.kubeadm import config as kubeadm_config
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
-from winlab.design.render import kubeadm, kubelet, nodes
+from winlab.design.render import nodes
 from winlab.design.render.topology import topology
 from winlab.errors import ClusterError, UsageError
 from winlab.events import Event, Note
@@ -36,6 +38,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import join
 from winlab.site import Site
 from winlab.steps import joining, pod_network
+from winlab.steps.distribution.kubeadm import credentials, workers
 from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Origin
 
@@ -209,8 +212,8 @@ def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> No
     api = Api({"get configmap cluster-info": _info()})
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
     there = runs.run(make(REHEARSAL))
-    with joining.credentials(there) as joining_with:
-        text = kubeadm.join_worker(
+    with credentials.lent(there) as joining_with:
+        text = kubeadm_config.join_worker(
             nodes.cluster(there.plan), nodes.member(there.plan, there.plan.node("node-1")), joining_with
         )
         token = yaml.safe_load(text)["discovery"]["bootstrapToken"]
@@ -244,7 +247,7 @@ def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.M
         (CLUSTER, []),
         (
             replace(CLUSTER, advertised="https://kind:6443"),
-            [(["sudo", "sh", "-c", linux_node.HOSTS], b"192.0.2.10 kind\n")],
+            [(["sudo", "sh", "-c", workers.HOSTS], b"192.0.2.10 kind\n")],
         ),
     ):
         done.clear()

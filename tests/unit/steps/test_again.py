@@ -15,13 +15,13 @@ import runs
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
 from winlab.design.contract import Call, R
+from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.design.plan.model import NodePlan
-from winlab.design.render import kubeadm
 from winlab.engine.step import Step
 from winlab.errors import GuestError, UnreachableError
 from winlab.events import Quiet
-from winlab.steps import amendment, golden, joining, pod_network, pods
-from winlab.steps.linux import control_plane
+from winlab.steps import amendment, control_plane, golden, pod_network, pods
+from winlab.steps.distribution.kubeadm import credentials
 from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Supply
 
@@ -96,7 +96,7 @@ Perform = Callable[[There, str], list[str]]
 def perform(monkeypatch: pytest.MonkeyPatch) -> Perform:
     """Run a step in these nodes; what was said."""
     runs.clock(monkeypatch)
-    monkeypatch.setattr(joining, "credentials", lambda *_: nullcontext(kubeadm.JoinCredentials("a.b", ("x",), "0")))
+    monkeypatch.setattr(credentials, "lent", lambda *_: nullcontext(JoinCredentials("a.b", ("x",), "0")))
     monkeypatch.setattr(pod_network, "await_share", lambda _run, node, _: own(node))
     monkeypatch.setattr(pod_network, "shares", lambda run: [own(node) for node in run.plan.nodes])
     monkeypatch.setattr(pod_network, "share", lambda _run, node: own(node))

@@ -26,7 +26,7 @@ from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
 from winlab.steps.apply import apply
-from winlab.steps.linux import control_plane
+from winlab.steps.distribution.kubeadm import control_plane
 from winlab.steps.payload import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")

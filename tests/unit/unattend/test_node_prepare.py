@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from linux_guest import PROGRAMS, SETTINGS, Guest
 
-from winlab.design.render import containerd, kubelet
+from winlab.design.distribution import containerd, kubelet
+from winlab.design.distribution.kubeadm import files as kubeadm_files
 from winlab_node import __main__ as program
 from winlab_node import files, payload
 from winlab_node.node import NodeError
@@ -79,7 +80,7 @@ def test_a_unit_that_starts_a_program_in_another_folder_is_refused(guest: Guest)
     assert not (guest.root / "usr/local/bin").exists()
 
 
-@pytest.mark.parametrize("unit", [kubelet.unit(), kubelet.drop_in(), containerd.unit()])
+@pytest.mark.parametrize("unit", [kubelet.unit(), kubeadm_files.drop_in(), containerd.unit()])
 def test_the_units_start_the_installed_programs(unit: str) -> None:
     assert all(path.startswith("/usr/local/bin/") for path in re.findall(r"^ExecStart=(/\S+)", unit, re.MULTILINE))
 

@@ -28,7 +28,7 @@ def authority(path: Path) -> str:
 
 
 def key_hashes(pem: bytes) -> list[str]:
-    """``sha256:`` and the SHA-256 of each certificate's public key (SPKI, DER): how kubeadm pins a CA.
+    """``sha256:`` and the SHA-256 of each certificate's public key (SPKI, DER), by which nodes pin a CA.
 
     :raises UsageError: there is no certificate, or one with a key of an unknown kind.
     """

@@ -1,8 +1,8 @@
 """An external cluster: what winlab must know about it before its workers can join.
 
-It is read with kubectl and the user's kubeconfig, from what kubeadm leaves in every cluster that it makes: the
-ConfigMaps cluster-info (kube-public), kubeadm-config and kubelet-config (kube-system). The only change is a
-bootstrap token, which is made for the join and deleted afterwards.
+It is read with kubectl and the user's kubeconfig, from the ConfigMaps that its distribution leaves in every cluster
+that it makes (:class:`~winlab.design.distribution.model.Published`). The only change is a bootstrap token, which is
+made for the join and deleted afterwards.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from urllib.parse import urlsplit
 import yaml
 
 from winlab import documents
-from winlab.adapters.kube.kubectl import Kubectl, understood
+from winlab.adapters.kube.kubectl import UNDERSTAND, Kubectl, understood
 from winlab.design import cni
-from winlab.design.cni.model import AllObjects, Answer, Question, Unreadable
+from winlab.design.cni.model import AllObjects, Answer, ConfigMapEntry, Question, Unreadable
+from winlab.design.distribution import known
+from winlab.design.distribution.model import Distribution
 from winlab.design.plan.existing import HTTPS, ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
@@ -29,55 +31,60 @@ VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
 OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubernetes.io/releases/version-skew-policy
 
 
-def read(kubectl: Kubectl, server: str = "") -> ForeignCluster:
+def read(kubectl: Kubectl, server: str = "", distribution: Distribution = known.DEFAULT) -> ForeignCluster:
     """Read a cluster's facts. Changes nothing.
 
     :param server: host:port of the advertised API server, if the lab's nodes can't resolve its name.
-    :raises NotFoundError: it was not made by kubeadm.
+    :param distribution: what the cluster is expected to be made with.
+    :raises NotFoundError: it was not.
     :raises ClusterError: it does not answer, or these credentials may not make tokens.
     :raises UsageError: *server* is not the URL of an API server, or the cluster has no IPv4 network.
     """
     version = _version(kubectl)
     _require_rights(kubectl)
-    with understood("The configuration of the cluster"):
-        return _read(kubectl, server, version)
+    with understood(
+        "The configuration of the cluster", f"Is this a cluster that {distribution.name} made? {UNDERSTAND}"
+    ):
+        return _read(kubectl, server, version, distribution)
 
 
-def _read(kubectl: Kubectl, server: str, version: str) -> ForeignCluster:
-    advertised, ca = _info(kubectl)
-    networking = _document(kubectl, "kube-system", "kubeadm-config", "ClusterConfiguration").get("networking") or {}
-    kubelet = _document(kubectl, "kube-system", "kubelet-config", "kubelet")
-    services = _ipv4(networking.get("serviceSubnet"), "service")
+def _read(kubectl: Kubectl, server: str, version: str, distribution: Distribution) -> ForeignCluster:
+    advertised, ca = _info(kubectl, distribution)
+    networking = _document(kubectl, distribution.published.cluster, distribution).get("networking") or {}
+    kubelet = _document(kubectl, distribution.published.kubelet, distribution)
+    services = _ipv4(networking.get("serviceSubnet"), "service", distribution)
     profile, note = _cni(kubectl)
     return ForeignCluster(
         server=_url(server) if server else advertised,
         advertised=advertised,
         ca=ca,
         version=version,
-        pod_cidr=_ipv4(networking.get("podSubnet"), "pod"),
+        pod_cidr=_ipv4(networking.get("podSubnet"), "pod", distribution),
         service_cidr=services,
         dns=_dns(kubectl, kubelet.get("clusterDNS"), ipaddress.IPv4Network(services)),
         domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local").lower().rstrip("."),
         cni=profile,
         cni_note=note,
         nodes=tuple(str(row["metadata"]["name"]) for row in kubectl.get("nodes")["items"]),
+        distribution=distribution,
     )
 
 
-def authority(kubectl: Kubectl) -> str:
+def authority(kubectl: Kubectl, distribution: Distribution) -> str:
     """The CA, as PEM, with which the cluster's nodes verify its API server.
 
     A user's kubeconfig may have another CA, such as that of a load balancer or proxy in front.
 
-    :raises NotFoundError: the cluster was not made by kubeadm.
+    :raises NotFoundError: the cluster was made with another distribution.
     :raises ClusterError: it does not answer.
     """
-    return _info(kubectl)[1]
+    return _info(kubectl, distribution)[1]
 
 
-def _info(kubectl: Kubectl) -> tuple[str, str]:
+def _info(kubectl: Kubectl, distribution: Distribution) -> tuple[str, str]:
     """The API server's URL and its CA, as published for nodes that join."""
-    info = _document(kubectl, "kube-public", "cluster-info", "kubeconfig")
+    place = distribution.published.access
+    info = _document(kubectl, place, distribution)
     try:
         cluster = info["clusters"][0]["cluster"]
         server = str(cluster["server"])
@@ -85,7 +92,7 @@ def _info(kubectl: Kubectl) -> tuple[str, str]:
             raise ValueError(f"'{server}' is not a URL")
         return server, base64.b64decode(cluster["certificate-authority-data"]).decode()
     except (KeyError, IndexError, TypeError, ValueError, binascii.Error) as error:
-        raise ClusterError("The cluster's cluster-info has no server or no CA.", why=repr(error)) from error
+        raise ClusterError(f"The cluster's {place.name} has no server or no CA.", why=repr(error)) from error
 
 
 def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kubelet_minor: int) -> list[str]:
@@ -96,14 +103,15 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
     :param kubelet_minor: the minor version of their kubelet, the number after ``1.``.
     """
     reasons = []
+    place = cluster.distribution.published.access
     lab = ipaddress.IPv4Network(network_cidr)
     host = urlsplit(cluster.server).hostname or ""
     address = _address(host)
     if cluster.server != cluster.advertised and not _leads(cluster.advertised, cluster.server):
         reasons.append(
-            f"It advertises {cluster.advertised} (ConfigMap cluster-info in kube-public), and kubeadm uses that "
-            f"address whatever else it is given; so {cluster.server} can't replace it. --server can only give the IPv4 "
-            "address of a name in it, with the same port."
+            f"It advertises {cluster.advertised} (ConfigMap {place.name} in {place.namespace}), and "
+            f"{cluster.distribution.name} uses that address whatever else it is given; so {cluster.server} can't "
+            "replace it. --server can only give the IPv4 address of a name in it, with the same port."
         )
     if host == "localhost" or (address is not None and (address.is_loopback or address.is_unspecified)):
         reasons.append(
@@ -146,12 +154,13 @@ def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kube
 
     :raises UsageError: they can't; the error lists all reasons. Nothing was touched.
     """
+    place = cluster.distribution.published.access
     if reasons := problems(cluster, network_cidr, names, kubelet_minor):
         raise UsageError(
             f"Workers of this lab can't join the cluster at {cluster.server}.",
             why="\n       ".join(reasons),
             cure="Choose fitting values with --set network.cidr=, --set kubernetes.version=, --prefix or --server; "
-            "or change what it advertises: 'kubectl -n kube-public edit configmap cluster-info'.",
+            f"or change what it advertises: 'kubectl -n {place.namespace} edit configmap {place.name}'.",
         )
 
 
@@ -188,35 +197,43 @@ def _require_rights(kubectl: Kubectl) -> None:
         ) from error
 
 
-def _document(kubectl: Kubectl, namespace: str, name: str, key: str) -> dict[str, Any]:
-    """A YAML document in a ConfigMap.
+def _document(kubectl: Kubectl, place: ConfigMapEntry, distribution: Distribution) -> dict[str, Any]:
+    """A YAML document that the distribution leaves in its clusters.
 
-    :raises NotFoundError: there is no such ConfigMap.
+    :raises NotFoundError: there is none.
     """
-    words = ("get", "configmap", name, f"--namespace={namespace}", "--ignore-not-found", "--output=json")
-    config_map = kubectl.run(*words).strip()
-    try:
-        document = documents.from_yaml(documents.from_json(config_map)["data"][key]) if config_map else None
-    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ClusterError(f"The ConfigMap '{name}' in {namespace} can't be parsed.", why=repr(error)) from error
-    if not isinstance(document, dict):
+    document = _in_config_map(kubectl, place)
+    if document is None:
         raise NotFoundError(
-            f"The cluster has no '{name}' in {namespace}: it was not made by kubeadm.",
-            why="A Windows worker joins with 'kubeadm join', which reads it.",
-            cure="Give the kubeconfig of a cluster that was made by kubeadm.",
+            f"The cluster has no '{place.name}' in {place.namespace}: it was not made by {distribution.name}.",
+            why=f"A Windows worker joins with '{distribution.name} join', which reads it.",
+            cure=f"Give the kubeconfig of a cluster that was made by {distribution.name}.",
         )
     return document
 
 
-def _ipv4(subnets: object, what: str) -> str:
+def _in_config_map(kubectl: Kubectl, place: ConfigMapEntry) -> dict[str, Any] | None:
+    """A YAML document in a ConfigMap; None if there is none."""
+    words = ("get", "configmap", place.name, f"--namespace={place.namespace}", "--ignore-not-found", "--output=json")
+    config_map = kubectl.run(*words).strip()
+    try:
+        document = documents.from_yaml(documents.from_json(config_map)["data"][place.key]) if config_map else None
+    except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+        where = f"'{place.name}' in {place.namespace}"
+        raise ClusterError(f"The ConfigMap {where} can't be parsed.", why=repr(error)) from error
+    return document if isinstance(document, dict) else None
+
+
+def _ipv4(subnets: object, what: str, distribution: Distribution) -> str:
     """The IPv4 network among ``10.244.0.0/16,fd00::/64``."""
     for part in str(subnets or "").split(","):
         with suppress(ValueError):
             return str(ipaddress.IPv4Network(part.strip(), strict=False))
     raise UsageError(
         f"The cluster has no IPv4 {what} network.",
-        why=f"Its kubeadm-config has: {subnets or 'nothing'}.",
-        cure="Add one (networking in kubeadm's ClusterConfiguration): winlab's Windows workers use IPv4.",
+        why=f"Its {distribution.published.cluster.name} has: {subnets or 'nothing'}.",
+        cure=f"Add one (networking in {distribution.name}'s {distribution.published.cluster.key}): winlab's Windows "
+        "workers use IPv4.",
     )
 
 
@@ -235,7 +252,7 @@ def _dns(kubectl: Kubectl, listed: object, services: ipaddress.IPv4Network) -> s
             specified = row.get("spec") or {}
             if found := _among(specified.get("clusterIPs") or [specified.get("clusterIP")], services):
                 return found
-    return str(services[10])  # as kubeadm takes it
+    return str(services[10])  # as most distributions take it
 
 
 def _among(addresses: object, services: ipaddress.IPv4Network) -> str:
@@ -279,6 +296,7 @@ def _answer(kubectl: Kubectl, question: Question) -> Answer:
     try:
         if isinstance(question, AllObjects):
             return list(kubectl.get(question.resource)["items"])
-        return _document(kubectl, question.namespace, question.name, question.key)
-    except (ClusterError, NotFoundError) as error:
+        document = _in_config_map(kubectl, question)
+    except ClusterError as error:
         return Unreadable(error.why or error.what)
+    return Unreadable(f"there is no '{question.name}' in {question.namespace}") if document is None else document

@@ -1,4 +1,4 @@
-"""When an administrator's certificate expires. kubeadm gives all certificates of a cluster the same time."""
+"""When an administrator's certificate expires. A cluster's other certificates expire with it."""
 
 from __future__ import annotations
 

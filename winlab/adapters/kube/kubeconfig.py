@@ -31,7 +31,7 @@ from winlab.lab_folder import CURE, LabFolder
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
 DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
-SERVER_NAME = "kubernetes.default.svc"  # source: kubeadm, GetAPIServerAltNames in util/pkiutil/pki_helpers.go
+SERVER_NAME = "kubernetes.default.svc"  # source: kubernetes.io/docs/setup/best-practices/certificates
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
 ELSEWHERE = "Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it."
 SIGNATURE = b"winlab\n"  # what our own locks contain
@@ -48,7 +48,7 @@ def for_lab(identity: Identity, lab: str, endpoint: str, network: str) -> str:
     host = endpoint.rpartition(":")[0]
     cluster = {
         "server": f"https://{endpoint}",
-        # in each certificate that kubeadm makes: the address may have changed since the certificate was made
+        # in each API server's certificate: the address may have changed since the certificate was made
         "tls-server-name": SERVER_NAME,
         reduced.CA: identity.authority,
         "extensions": [{"name": DIRECT, "extension": [network, host]}],

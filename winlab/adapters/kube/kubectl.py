@@ -21,6 +21,7 @@ from winlab.printable import printable
 LIMIT = 60  # seconds that the API server has for one request
 DELETION = 120  # seconds until an object must be gone
 CURE = "Check that the controllers run: 'winlab status'."
+UNDERSTAND = "Check its API server with 'kubectl get nodes --output json'."
 DAMAGED = "Is the disk failing? 'winlab repair' fetches this program again."
 
 
@@ -196,10 +197,10 @@ def _read(text: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(what: str) -> Iterator[None]:
+def understood(what: str, cure: str = UNDERSTAND) -> Iterator[None]:
     """Wraps code that reads documents from an external cluster, which may contain anything.
 
-    :param what: what they are, for the message.
+    :param what: what they are, for the message; *cure*: the same.
     :raises ClusterError: they don't have the shape that Kubernetes gives them.
     """
     try:
@@ -208,5 +209,5 @@ def understood(what: str) -> Iterator[None]:
         raise ClusterError(
             f"{what} can't be understood.",
             why=printable(repr(error))[:500],
-            cure="Is this a cluster that kubeadm made? Check its API server with 'kubectl get nodes --output json'.",
+            cure=cure,
         ) from error

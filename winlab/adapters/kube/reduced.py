@@ -15,10 +15,12 @@ from cryptography import x509
 
 from winlab import documents
 from winlab.adapters.kube import authority
+from winlab.design.distribution import known
+from winlab.design.distribution.model import Distribution
 from winlab.errors import GuestError, UsageError
 
 CA, CERTIFICATE, KEY = "certificate-authority-data", "client-certificate-data", "client-key-data"
-LARGEST = 1 << 16  # characters of an admin.conf; kubeadm's has some 6,000
+LARGEST = 1 << 16  # characters of an admin.conf; one has some 6,000
 TOP = {"apiVersion", "kind", "preferences", "clusters", "users", "contexts", "current-context"}
 # what a kubeconfig that is merged into the user's may have
 CLUSTER = {"server", CA, "tls-server-name", "extensions"}
@@ -43,11 +45,11 @@ class Identity(NamedTuple):
         return frozenset(authority.key_hashes(base64.b64decode(self.authority)))
 
 
-def identity(admin: str, node: str) -> Identity:
-    """What a controller's admin.conf contains. Its server's address is not used.
+def identity(admin: str, node: str, distribution: Distribution = known.DEFAULT) -> Identity:
+    """What the administrator's kubeconfig on a controller contains. Its server's address is not used.
 
     :param node: the controller, for errors.
-    :raises GuestError: it has anything that kubeadm does not write.
+    :raises GuestError: it has anything that the distribution does not write.
     """
     try:
         if len(admin) > LARGEST:
@@ -61,10 +63,10 @@ def identity(admin: str, node: str) -> Identity:
             raise ValueError("it has no certificate")
     except (ValueError, UsageError, RecursionError, yaml.YAMLError) as error:
         raise GuestError(
-            f"The kubeconfig of '{node}' is not as kubeadm writes it; nothing of it was used.",
+            f"The kubeconfig of '{node}' is not as {distribution.name} writes it; nothing of it was used.",
             why=str(error) or type(error).__name__,
             cure="Somebody changed it, or took over the node. Look into it; or destroy the lab and create it again.",
-            evidence=f"winlab exec {node} -- sudo cat /etc/kubernetes/admin.conf",
+            evidence=f"winlab exec {node} -- sudo cat {distribution.admin_file}",
         ) from error
     return credentials
 

@@ -1,8 +1,9 @@
 """Bootstrap tokens, with which nodes join. They are short-lived, and only allow a node to request its own certificate.
 
-A token is a Secret of type ``bootstrap.kubernetes.io/token`` in kube-system, the same as ``kubeadm token create``
-makes; source: https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/. It reaches the API server on
-kubectl's standard input; a process's arguments contain at most its id, which is public.
+A token is a Secret of type ``bootstrap.kubernetes.io/token`` in kube-system; source:
+https://kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens/. It reaches the API server on kubectl's
+standard input; a process's arguments contain at most its id, which is public. Its group depends on the distribution
+(:class:`~winlab.design.distribution.model.Distribution`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from winlab.errors import ClusterError, UsageError
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 FORMAT = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
-# kubeadm binds the right to ask for a node's certificate to this group (kubeadm's constant NodeBootstrapTokenAuthGroup)
-GROUP = "system:bootstrappers:kubeadm:default-node-token"
 TTL = 7200.0  # seconds; emulated nodes need long to join
 
 
@@ -30,14 +29,15 @@ def new() -> str:
     return f"{_word(6)}.{_word(16)}"
 
 
-def mint(kubectl: Kubectl, ttl: float = TTL) -> str:
+def mint(kubectl: Kubectl, group: str, ttl: float = TTL) -> str:
     """Make a new token and return it: ``abcdef.0123456789abcdef``. It expires by itself.
 
+    :param group: whose rights it gives.
     :param ttl: seconds until it expires.
     :raises ClusterError: the API server refuses it.
     """
     token = new()
-    kubectl.apply([secret(token, datetime.now(UTC) + timedelta(seconds=ttl))])
+    kubectl.apply([secret(token, group, datetime.now(UTC) + timedelta(seconds=ttl))])
     return token
 
 
@@ -50,13 +50,14 @@ def revoke(kubectl: Kubectl, token: str) -> None:
 
 
 @contextmanager
-def lent(kubectl: Kubectl, ttl: float = TTL) -> Iterator[str]:
+def lent(kubectl: Kubectl, group: str, ttl: float = TTL) -> Iterator[str]:
     """A token for the length of a with-block; always deleted afterwards.
 
+    :param group: whose rights it gives.
     :param ttl: seconds until it expires, if winlab can't delete it.
     :raises ClusterError: the API server refuses it.
     """
-    made = mint(kubectl, ttl)
+    made = mint(kubectl, group, ttl)
     try:
         yield made
     finally:
@@ -64,7 +65,7 @@ def lent(kubectl: Kubectl, ttl: float = TTL) -> Iterator[str]:
             revoke(kubectl, made)
 
 
-def secret(token: str, expiration: datetime) -> dict[str, Any]:
+def secret(token: str, group: str, expiration: datetime) -> dict[str, Any]:
     """The Secret of a token.
 
     :raises UsageError: *token* does not have the form of one.
@@ -80,8 +81,8 @@ def secret(token: str, expiration: datetime) -> dict[str, Any]:
             "token-secret": token.partition(".")[2],
             "expiration": expiration.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "usage-bootstrap-authentication": "true",
-            "usage-bootstrap-signing": "true",  # of cluster-info, with which a node verifies the server
-            "auth-extra-groups": GROUP,
+            "usage-bootstrap-signing": "true",  # of the ConfigMap with which a node verifies the server
+            "auth-extra-groups": group,
         },
     }
 
@@ -99,7 +100,7 @@ def name(token: str) -> str:
 def ca_hash(ca_pem: str | bytes) -> str:
     """The pin of a cluster's CA for ``caCertHashes``: ``sha256:`` and the SHA-256 of its public key (SPKI, DER).
 
-    Of several certificates the first counts: kubeadm accepts the cluster if it has any of the pinned ones.
+    Of several certificates the first counts: a node accepts the cluster if it has any of the pinned ones.
 
     :raises UsageError: it has no certificate.
     """

@@ -111,7 +111,7 @@ def _pod_sizes(pods: ipaddress.IPv4Network, nodes: Sequence[NodeNetwork]) -> Ite
             f"each takes a /{NODE_PREFIX}.",
             f"Give kubernetes.pod_cidr a network of /{prefix} or larger.",
         )
-    if pods.prefixlen < NODE_PREFIX - 16:  # kubeadm: PodSubnetNodeMaskMaxDiff
+    if pods.prefixlen < NODE_PREFIX - 16:  # kube-controller-manager: clusterSubnetMaxDiff
         yield Problem(
             f"{pods} is too large for the pods: Kubernetes counts at most 65536 nodes' shares.",
             f"Give kubernetes.pod_cidr a network of /{NODE_PREFIX - 16} or smaller.",
@@ -119,7 +119,7 @@ def _pod_sizes(pods: ipaddress.IPv4Network, nodes: Sequence[NodeNetwork]) -> Ite
 
 
 def _services(services: ipaddress.IPv4Network, dns: str) -> Iterator[Problem]:
-    if not 12 <= services.prefixlen <= 28:  # kube-apiserver: at most 20 bits; kubeadm: at least 10 addresses
+    if not 12 <= services.prefixlen <= 28:  # kube-apiserver: at most 20 bits; DNS has the tenth address
         yield Problem(
             f"{services} can't be the network of the services.", "Give kubernetes.service_cidr one of /12 to /28."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from winlab.design.catalog import distributions
 from winlab.design.catalog.artifact import Program
 from winlab.design.cni import plugins
 from winlab.design.cni.model import HnsNetwork, NodeNetwork, PodNetwork, ProxyNetwork, Support, Versions
@@ -49,5 +50,5 @@ class Routed(Profile):
         return Support(
             "experimental",
             f"win-bridge is kept up with the reference plug-ins, but nobody publishes tests of it on Windows Server "
-            f"{release} in a kubeadm cluster.",
+            f"{release} in a {distributions.DEFAULT} cluster.",
         )

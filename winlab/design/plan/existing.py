@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from winlab.design.distribution import known
+from winlab.design.distribution.model import Distribution
+
 HTTPS = 443
 
 
@@ -12,11 +15,10 @@ HTTPS = 443
 class ForeignCluster:
     """What is known about an external cluster.
 
-    ``advertised`` is the URL of the API server in the cluster's own cluster-info, which nodes use. kubeadm uses it,
-    regardless of the server that it was given (k8s.io/kubernetes, cmd/kubeadm/app/discovery/discovery.go). ``server``
+    ``advertised`` is the URL of the API server that the cluster publishes for its nodes, which use no other. ``server``
     is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
     CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
-    found.
+    found. ``distribution`` is what made it.
     """
 
     server: str
@@ -30,6 +32,7 @@ class ForeignCluster:
     cni: str | None
     cni_note: str
     nodes: tuple[str, ...]
+    distribution: Distribution = known.DEFAULT
 
     @property
     def endpoint(self) -> str:

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from winlab.design.catalog.versions import Versions
+from winlab.design.distribution import known
+from winlab.design.distribution.model import Distribution
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
@@ -249,6 +251,11 @@ class ClusterPlan(_Model):
     def made(self) -> bool:
         """Whether it is the lab's own; False: its nodes join an external cluster."""
         return bool(self.names)
+
+    @property
+    def distribution(self) -> Distribution:
+        """What its control plane is made with. This version has one, so plans do not record it."""
+        return known.DEFAULT
 
     @property
     def releases(self) -> dict[str, str]:

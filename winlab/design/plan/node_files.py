@@ -10,10 +10,12 @@ from pydantic import ValidationError
 from winlab.design import addon, system
 from winlab.design import node_files as rules
 from winlab.design.addon import PlannedLab, PlannedNode
+from winlab.design.distribution.known import DISTRIBUTIONS
 from winlab.design.node_files import NodeFile, RegistryValue
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.errors import HostError, UsageError
 
+OWN = tuple(path for distribution in DISTRIBUTIONS for path in distribution.own_files)
 CURE = "Change the add-on's settings, or leave it out; if neither helps, its authors must change it."
 
 
@@ -46,7 +48,8 @@ def given(rows: Sequence[AddonPlan], lab: PlannedLab, node: PlannedNode) -> Give
         for file in _files(row, lab, node):
             what = f"the file '{file.path}'"
             key = system.get(node.os).paths.key(file.path)
-            _require(row.name, node, what, rules.why_not(file.path, file.text, node.os) or _taken(files.get(key)))
+            why = rules.why_not(file.path, file.text, node.os, OWN)
+            _require(row.name, node, what, why or _taken(files.get(key)))
             files[key] = row.name, file
         for value in _values(row, lab, node):
             what = f"the registry value '{value.place}'"

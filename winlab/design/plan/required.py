@@ -17,8 +17,6 @@ from winlab.design.system.windows import SHIM
 
 # A node becomes Ready without them: crictl is for users; the shim has no source in Go
 OPTIONAL = frozenset({"crictl", SHIM})
-CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
-ONE_FOR_ALL = (*CONTROL_PLANE, "coredns/coredns")  # what an external cluster already has
 REGISTRY = "registry.k8s.io"
 
 
@@ -81,7 +79,8 @@ def node_images(plan: Plan, *, controller: bool) -> list[str]:
     names = [image.reference for image in _images(plan, LINUX) if "/agnhost:" not in image.reference]
     if controller:
         return names
-    return [name for name in names if not any(f"/{part}:" in name for part in CONTROL_PLANE)]
+    theirs = plan.cluster.distribution.control_plane
+    return [name for name in names if not any(f"/{part}:" in name for part in theirs)]
 
 
 def every(plan: Plan) -> list[Artifact]:
@@ -141,7 +140,8 @@ def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
         for artifact in row.artifacts
         if isinstance(artifact, Program) and artifact.os == system.name
     ]
-    return (*(Program(name, versions[component], system.name) for name, component in system.programs), *own)
+    rows = plan.cluster.distribution.programs(system)
+    return (*(Program(name, versions[component], system.name) for name, component in rows), *own)
 
 
 def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
@@ -150,11 +150,11 @@ def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
 
 
 def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
-    versions = plan.cluster.versions.by_name
+    versions, distribution = plan.cluster.versions.by_name, plan.cluster.distribution
     own = [
         ContainerImage(f"{REGISTRY}/{name}:{versions[component]}", system.name)
-        for name, component in system.images
-        if not (plan.joins and name in ONE_FOR_ALL)
+        for name, component in distribution.images(system)
+        if not (plan.joins and name in distribution.one_for_all)
     ]
     if plan.joins:  # the cluster itself decides the versions of everything else that runs there
         return tuple(own)

@@ -1,6 +1,6 @@
 """kube-proxy on Windows: a native service, with its command line and configuration. Pure.
 
-On Linux kubeadm runs kube-proxy as a DaemonSet from the KubeProxyConfiguration in winlab/design/render/kubeadm.py.
+On Linux it is the distribution's: winlab/design/distribution.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import yaml
 
 from winlab.design.catalog.versions import Versions
-from winlab.design.render.kubelet import service_command
+from winlab.design.distribution.kubelet import service_command
 
 LOG = "C:/var/log/kube-proxy/kube-proxy.log"
 CONFIG = "C:/var/lib/kube-proxy/config.yaml"

@@ -12,10 +12,9 @@ from winlab.design.plan import node_files, required
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import LinuxNode, Plan
-from winlab.design.render import cloud_init, containerd, kubeadm, kubelet
-from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
+from winlab.design.render import cloud_init
+from winlab.design.render.nodes import NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand
-from winlab.design.system import LINUX
 
 
 class LinuxFiles(NodeFiles):
@@ -32,38 +31,16 @@ class LinuxFiles(NodeFiles):
         return cloud_init.seed_files(self._plan, self._node, credentials)
 
     def prepare(self) -> contract.Prepare:
-        """Install everything that the node needs before kubeadm."""
-        plan, controller = self._plan, self._node.role == "controller"
-        texts = {
-            "/etc/systemd/system/containerd.service": containerd.unit(),
-            "/etc/systemd/system/kubelet.service": kubelet.unit(),
-            "/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": kubelet.drop_in(),
-            "/etc/containerd/config.toml": containerd.config(plan.cluster.versions, LINUX),
-            "/etc/crictl.yaml": containerd.crictl(LINUX),
-        }
-        if controller:
-            texts |= kubeadm.patches(cluster(plan))
+        """Install everything that the node needs before it joins."""
+        plan, distribution = self._plan, self._plan.cluster.distribution
+        texts = distribution.linux_files(cluster(plan), member(plan, self._node))
         own = {path: contract.NodeFile(text) for path, text in texts.items()}
         more = node_files.given(plan.addons, plan, self._node).files
         return contract.Prepare(
             files=own | {file.path: contract.NodeFile(file.text, file.mode, file.owner) for file in more},
-            services=["containerd", "kubelet"],
-            images=required.node_images(plan, controller=controller),
+            services=list(distribution.services),
+            images=required.node_images(plan, controller=self._node.role == "controller"),
         )
-
-    def init(self, token: str, certificate_key: str | None = None) -> contract.RunKubeadm:
-        """Make the cluster, on the first controller.
-
-        :param certificate_key: the key that encrypts the certificates kept for further controllers.
-        """
-        text = kubeadm.init(cluster(self._plan), member(self._plan, self._node), token, certificate_key)
-        return contract.RunKubeadm(arguments=["init"], configuration=text)
-
-    def join(self, credentials: kubeadm.JoinCredentials) -> contract.RunKubeadm:
-        """Join a cluster that exists."""
-        make = kubeadm.join_controller if self._node.role == "controller" else kubeadm.join_worker
-        text = make(cluster(self._plan), member(self._plan, self._node), credentials)
-        return contract.RunKubeadm(arguments=["join"], configuration=text)
 
     def cni(self, share: NodeNetwork) -> contract.Cni:
         """The node's CNI configuration."""
@@ -72,14 +49,12 @@ class LinuxFiles(NodeFiles):
         theirs = self._plan.joins and not isinstance(profile, Routed)
         return contract.Cni(files={} if theirs else profile.linux_files(network(self._plan), share))
 
-    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork], marks: Marks) -> Iterator[contract.Call[Any]]:
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork]) -> Iterator[contract.Call[Any]]:
         """The scripts that are run in the node, in order."""
         plan, node = self._plan, self._node
         yield self.prepare()
-        if node == next((other for other in plan.nodes if other.role == "controller"), None):
-            yield self.init(marks.join.token)
-        else:
-            yield self.join(marks.join)
+        first = node == next((other for other in plan.nodes if other.role == "controller"), None)
+        yield plan.cluster.distribution.linux_call(cluster(plan), member(plan, node), first=first)
         yield self.cni(share)
         if (own := routes(plan, node, shares)) is not None:
             yield own

@@ -1,4 +1,4 @@
-"""What nodes are given: files for their first boot, kubeadm's view of the lab, and the settings of scripts. Pure.
+"""What nodes are given: files for their first boot, the distribution's view of the lab, and settings of scripts. Pure.
 
 Steps run these calls; ``winlab plan --render`` writes them.
 """
@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from winlab.design import cni, contract
 from winlab.design.cni.model import Endpoint, NodeNetwork
+from winlab.design.distribution.model import ClusterSettings, Member, controller_taints, worker_taints
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import NodePlan, Plan, windows_releases
-from winlab.design.render import kubeadm, runtime_classes
+from winlab.design.render import runtime_classes
 from winlab.design.render.templates import Expand
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in an external cluster
 
 
-def cluster(plan: Plan) -> kubeadm.ClusterSettings:
-    """The cluster as kubeadm's configuration needs it."""
-    return kubeadm.ClusterSettings(
+def cluster(plan: Plan) -> ClusterSettings:
+    """The cluster as its distribution's files need it."""
+    return ClusterSettings(
         versions=plan.cluster.versions,
         endpoint=plan.cluster.endpoint,
         names=plan.cluster.names,
@@ -36,13 +36,13 @@ def cluster(plan: Plan) -> kubeadm.ClusterSettings:
     )
 
 
-def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
-    """A node as kubeadm's configuration needs it."""
+def member(plan: Plan, node: NodePlan) -> Member:
+    """A node as its distribution's files need it."""
     linux_workers = sum(other.role == "worker" for other in plan.linux_nodes())
-    worker = kubeadm.worker_taints(node.system)
-    taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else worker
+    controller = node.role == "controller"
+    taints = controller_taints(linux_workers) if controller else worker_taints(node.system)
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
-    return kubeadm.Member(node.name, node.address, node.system, labels, taints)
+    return Member(node.name, node.address, node.system, labels, taints, controller)
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
@@ -80,19 +80,11 @@ class NodeFiles(ABC):
         """
 
     @abstractmethod
-    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork], marks: Marks) -> Iterator[contract.Call[Any]]:
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork]) -> Iterator[contract.Call[Any]]:
         """The scripts that are run in the node, in order, with placeholders for what is not known before.
 
         :param share: the node with its pod network; *shares*: all nodes with theirs.
         """
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Placeholders for secrets that the cluster makes itself; kubeadm accepts their form."""
-
-    join: kubeadm.JoinCredentials
-    kubeconfig: str
 
 
 def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contract.Routes | None:

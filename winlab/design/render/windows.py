@@ -7,14 +7,17 @@ from typing import Any
 
 from winlab.design import cni, contract
 from winlab.design.cni.model import NodeNetwork
+from winlab.design.distribution import containerd, kubelet
 from winlab.design.plan import node_files
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
-from winlab.design.render import answer, containerd, kube_proxy, kubeadm, kubelet
-from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
+from winlab.design.render import answer, kube_proxy
+from winlab.design.render.nodes import NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand
 from winlab.design.system import WINDOWS
+
+KUBECONFIG = "<kubeconfig with the token of kube-proxy's service account>"  # a placeholder
 
 
 class WindowsFiles(NodeFiles):
@@ -54,11 +57,6 @@ class WindowsFiles(NodeFiles):
         """The kubelet, as a service."""
         return contract.Kubelet(command=kubelet.windows_command(member(self._plan, self._node)))
 
-    def join(self, credentials: kubeadm.JoinCredentials) -> contract.Join:
-        """Join a cluster that exists."""
-        text = kubeadm.join_worker(cluster(self._plan), member(self._plan, self._node), credentials)
-        return contract.Join(configuration=text, name=self._node.name)
-
     def cni(self, share: NodeNetwork) -> contract.Cni:
         """The node's CNI configuration."""
         profile, pods = cni.get(self._plan.cluster.profile), network(self._plan)
@@ -85,8 +83,9 @@ class WindowsFiles(NodeFiles):
             source_endpoint=own.source_endpoint,
         )
 
-    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork], marks: Marks) -> Iterator[contract.Call[Any]]:
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork]) -> Iterator[contract.Call[Any]]:
         """The scripts that are run in the node, in order."""
+        plan, node = self._plan, self._node
         yield self.features()
         yield self.containerd()
         yield contract.Binaries()
@@ -94,8 +93,8 @@ class WindowsFiles(NodeFiles):
         if given.files or given.registry:
             yield given
         yield self.kubelet()
-        yield self.join(marks.join)
+        yield plan.cluster.distribution.windows_call(cluster(plan), member(plan, node))
         yield self.cni(share)
-        yield self.proxy(share, marks.kubeconfig)
-        if (own := routes(self._plan, self._node, shares)) is not None:
+        yield self.proxy(share, KUBECONFIG)
+        if (own := routes(plan, node, shares)) is not None:
             yield own

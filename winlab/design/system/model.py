@@ -50,9 +50,8 @@ class System:
     :param login: how winlab logs in.
     :param spare_logins: the transports to try, in this order, if that one is unresponsive.
     :param control_plane: whether controllers can run it.
-    :param programs: what nodes need on their search path, each with the component whose version it has.
-    :param images: the same for container images in Kubernetes' registry.
-    :param own_layers: whether its images contain layers of the system: one for each release, and none can be built.
+    :param own_layers: whether its container images contain layers of the system: one for each release, and none can be
+        built.
     :param program_suffix: what ends the file name of a program.
     :param program_format: the format of a program, for display.
     :param cd_scripts: the folder in unattend/ of the scripts that its nodes run from the CD in the payload drive; empty
@@ -63,7 +62,7 @@ class System:
     :param paths: of its files.
     :param registry: whether it has Windows' registry.
     :param systemd_cgroups: whether runc starts its containers, in systemd's cgroups.
-    :param kubeadm_flags: whether the kubelet reads the flags that kubeadm writes for it.
+    :param flags_file: whether the kubelet reads flags from a file that the distribution writes.
     :param taint: what keeps pods for other systems away from its workers.
     :param hns: whether Windows' Host Networking Service makes its pods' networks.
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
@@ -84,8 +83,6 @@ class System:
     login: Literal["ssh", "winrm"]
     spare_logins: tuple[Literal["ssh"], ...]
     control_plane: bool
-    programs: tuple[tuple[str, str], ...]
-    images: tuple[tuple[str, str], ...]
     own_layers: bool
     program_suffix: str
     program_format: str
@@ -96,7 +93,7 @@ class System:
     paths: Paths
     registry: bool
     systemd_cgroups: bool
-    kubeadm_flags: bool
+    flags_file: bool
     taint: Taint | None
     hns: bool
     pod_mtu: int | None

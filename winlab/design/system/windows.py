@@ -13,18 +13,6 @@ WINDOWS = System(
     login="winrm",
     spare_logins=("ssh",),
     control_plane=False,
-    programs=(
-        ("kubeadm", "kubernetes"),
-        ("kubelet", "kubernetes"),
-        ("kubectl", "kubernetes"),
-        ("kube-proxy", "kubernetes"),
-        ("kube-log-runner", "kubernetes"),
-        ("containerd", "containerd"),
-        ("ctr", "containerd"),
-        (SHIM, "containerd"),
-        ("crictl", "crictl"),
-    ),
-    images=(("pause", "pause"), ("e2e-test-images/agnhost", "agnhost")),
     own_layers=True,
     program_suffix=".exe",
     program_format="a Windows program (PE) for amd64",
@@ -44,7 +32,7 @@ WINDOWS = System(
     ),
     registry=True,
     systemd_cgroups=False,
-    kubeadm_flags=False,  # the kubelet is a native service, whose command line has its flags
+    flags_file=False,  # the kubelet is a native service, whose command line has its flags
     taint=Taint("os", "NoSchedule", "windows"),
     hns=True,
     pod_mtu=HNS_MTU,

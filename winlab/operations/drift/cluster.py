@@ -41,7 +41,7 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
         if not node.is_member:
             continue
         if node.name not in there:
-            # a controller's join may begin with kubeadm's reset, which deletes its part of etcd
+            # a controller's join may begin with a reset, which deletes its part of etcd
             steps = (MEMBER, *CONNECT) if node.role == "worker" else CONNECT
             drift = Drift(
                 "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", mendable=True

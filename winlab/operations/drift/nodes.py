@@ -99,7 +99,7 @@ def _start(run: Run, node: NodePlan, service: str, progress: Progress) -> None:
 
 def _not_joined(node: NodePlan) -> Finding:
     worker = node.role == "worker"
-    # a controller's join begins with kubeadm's reset, which deletes its part of etcd
+    # a controller's join begins with a reset, which deletes its part of etcd
     action = "joins again, as by create" if worker else "run 'winlab create' if the lab was never complete"
     drift = Drift("node", node.name, "membership", "joined", "not joined", action, mendable=worker)
     return Finding(drift, None, JOIN if worker else (), JOIN_LAB if worker else (), tier=Tier.CLUSTER)

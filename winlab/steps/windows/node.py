@@ -34,6 +34,7 @@ from winlab.events import Progress, report
 from winlab.printable import printable
 from winlab.steps import again, controllers, evidence, joining, pod_network
 from winlab.steps.crashed import require_no_crash
+from winlab.steps.distribution import known
 from winlab.steps.interface import Condition
 from winlab.steps.screens import Series
 from winlab.steps.serial import SerialLog
@@ -240,7 +241,8 @@ class _Worker:
         self.do(there, contract.Binaries(), progress)
 
     def has_binaries(self, facts: WindowsFacts) -> bool:
-        all_there = facts.binaries.keys() >= {f"{name}.exe" for name in ("kubeadm", "kubelet", "kube-proxy")}
+        names = (*self.run.plan.cluster.distribution.own_programs, "kubelet", "kube-proxy")
+        all_there = facts.binaries.keys() >= {f"{name}.exe" for name in names}
         return all_there and facts.installed_from == facts.cd
 
     def configure(self, there: NodeScripts, progress: Progress) -> None:
@@ -276,11 +278,7 @@ class _Worker:
         return facts.kubelet.command == self.files.kubelet().command
 
     def join(self, there: NodeScripts, progress: Progress) -> None:
-        again.while_late(progress, lambda: self._join(there, progress))
-
-    def _join(self, there: NodeScripts, progress: Progress) -> None:
-        with joining.credentials(self.run) as credentials:
-            self.do(there, self.files.join(credentials), progress)
+        known.of(self.run).join_windows(self.node, lambda call: self.do(there, call, progress), progress)
 
     def has_joined(self, facts: WindowsFacts) -> bool:
         return facts.kubelet.joined

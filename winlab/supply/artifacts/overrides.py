@@ -1,4 +1,4 @@
-"""The user's own programs in place of a source's: ``--kubelet``, ``--kubeadm``, ``--kube-proxy``."""
+"""The user's own programs in place of a source's, such as ``--kubelet``."""
 
 from __future__ import annotations
 

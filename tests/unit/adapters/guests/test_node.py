@@ -14,6 +14,7 @@ from winlab.adapters.guests import base
 from winlab.adapters.guests import scripts as nodes
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
+from winlab.design.distribution.kubeadm.calls import RunKubeadm
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -82,7 +83,7 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
     guest = Guest({"kubeadm": (0, b'[preflight] Running\njoined\n{"changed": true}\n', b"")})
     heard: list[str] = []
     secret = "abcdef.0123456789abcdef"
-    call = contract.RunKubeadm(arguments=["join"], configuration=secret)
+    call = RunKubeadm(arguments=["join"], configuration=secret)
     assert login("linux", guest).run(call, heard.append) == contract.Changed(changed=True)
     assert heard == ["[preflight] Running", "joined"]
     line, stdin = guest.asked[-1]

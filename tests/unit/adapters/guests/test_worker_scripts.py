@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from winlab import data
-from winlab.design.render import kube_proxy, kubelet
+from winlab.design.distribution import kubelet
+from winlab.design.render import kube_proxy
 
 WORKER = data.folder("unattend") / "windows/worker"
 STEPS = ("features", "containerd", "binaries", "configure", "kubelet", "join", "cni", "proxy")

@@ -15,6 +15,7 @@ from winlab.adapters.kube import existing, tokens
 from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
+GROUP = "system:bootstrappers:kubeadm:default-node-token"
 PIN = "sha256:b1930b1a81cfd32c6c3fc1dc9f28285a314ad8875f645140a6755a396b7d485d"
 KUBEADM = {"networking": {"podSubnet": "fd00::/64,10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}
 KUBELET = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
@@ -58,9 +59,9 @@ def test_the_pin_is_openssls() -> None:
 
 def test_a_token_goes_in_on_the_standard_input_alone() -> None:
     there = api()
-    token = tokens.mint(there, ttl=600)
+    token = tokens.mint(there, GROUP, ttl=600)
     assert tokens.FORMAT.fullmatch(token)
-    assert tokens.mint(there) != token
+    assert tokens.mint(there, GROUP) != token
     (line, text), *_ = there.asked
     assert line.startswith("apply --server-side")
     secret = token.partition(".")[2]
@@ -70,7 +71,7 @@ def test_a_token_goes_in_on_the_standard_input_alone() -> None:
     assert made["type"] == "bootstrap.kubernetes.io/token"
     data = made["stringData"]
     assert (data["token-id"], data["token-secret"]) == (token[:6], secret)
-    assert data["auth-extra-groups"] == "system:bootstrappers:kubeadm:default-node-token"
+    assert data["auth-extra-groups"] == GROUP
     assert data["usage-bootstrap-authentication"] == data["usage-bootstrap-signing"] == "true"
     ends = datetime.fromisoformat(data["expiration"])
     assert timedelta(seconds=590) < ends - datetime.now(UTC) <= timedelta(seconds=600)
@@ -87,11 +88,11 @@ def test_revoking_names_the_id_only() -> None:
 
 def test_a_token_for_a_while_is_deleted_whatever_happens() -> None:
     there = api()
-    with pytest.raises(KeyError), tokens.lent(there) as token:
+    with pytest.raises(KeyError), tokens.lent(there, GROUP) as token:
         raise KeyError
     assert there.asked[-1][0] == f"delete secret --namespace=kube-system bootstrap-token-{token[:6]} --ignore-not-found"
     there = api(delete=ClusterError("away"))
-    with tokens.lent(there) as token:
+    with tokens.lent(there, GROUP) as token:
         assert token
 
 

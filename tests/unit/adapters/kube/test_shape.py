@@ -84,7 +84,7 @@ def test_a_container_s_state_is_that_of_kubernetes(state: Any) -> None:
 
 
 def test_an_external_cluster_with_malformed_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(existing, "_info", lambda _kubectl: ("https://192.0.2.1:6443", "CA"))
+    monkeypatch.setattr(existing, "_info", lambda *_: ("https://192.0.2.1:6443", "CA"))
     monkeypatch.setattr(existing, "_require_rights", lambda _kubectl: None)
     monkeypatch.setattr(existing, "_document", lambda *_: {"networking": ["x"]})
     with pytest.raises(ClusterError, match="can't be understood"):

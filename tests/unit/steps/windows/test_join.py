@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import answers
@@ -11,12 +10,11 @@ import plans
 import pytest
 import runs
 
-from winlab.design import contract
 from winlab.design.contract import Call, R
-from winlab.design.render.windows import WindowsFiles
+from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError
 from winlab.events import Quiet
-from winlab.steps import joining
+from winlab.steps.distribution.kubeadm import credentials
 from winlab.steps.windows import node as windows_node
 
 SILENT = "[ERROR {}]: could not connect to the container runtime: rpc error: code = DeadlineExceeded desc = x"
@@ -45,12 +43,7 @@ class There:
 
 
 def join(there: There, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def credentials(*_: Any) -> Iterator[None]:
-        yield None
-
-    monkeypatch.setattr(joining, "credentials", credentials)
-    monkeypatch.setattr(WindowsFiles, "join", lambda *_: contract.Join(configuration="text", name="node-1"))
+    monkeypatch.setattr(credentials, "lent", lambda *_: nullcontext(JoinCredentials("a.b", ("x",))))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     steps = windows_node.steps(runs.run(plan, guest=there), plan.node("node-1"))
     runs.titled(steps, "join node-1").run(Quiet())

@@ -1,6 +1,6 @@
 """``calico-vxlan`` and ``calico-bgp``: Calico by its operator, HostProcess pods on Windows. Pure.
 
-Facts: Calico's own kubeadm and Windows CI (projectcalico/calico, process/testing/aso), and what the operator refuses
+Facts: Calico's own CI with Windows (projectcalico/calico, process/testing/aso), and what the operator refuses
 (tigera/operator, pkg/controller/installation/validation.go).
 """
 

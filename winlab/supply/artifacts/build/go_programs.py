@@ -8,6 +8,7 @@ from pathlib import Path
 
 from winlab.design.catalog.artifact import Program
 from winlab.design.catalog.builds import GoBuild
+from winlab.design.distribution.known import DISTRIBUTIONS
 from winlab.design.system import LINUX, WINDOWS, SystemName
 from winlab.supply.artifacts.build.go_module import KUBERNETES
 
@@ -34,7 +35,7 @@ class Part:
 def _kubernetes_stamps(version: str, time: str) -> dict[str, str]:
     """As hack/lib/version.sh does; "archive" is its word for sources without git, whose commit is unknown.
 
-    Without gitVersion kubeadm would report v0.0.0.
+    Without gitVersion the programs would report v0.0.0.
     """
     major, minor = [*version.removeprefix("v").split("."), ""][:2]
     values = {
@@ -60,8 +61,9 @@ _RUNC = "github.com/opencontainers/runc"
 _ETCD = "go.etcd.io/etcd/server/v3"
 _COREDNS = "github.com/coredns/coredns"
 
+_OWN = (name for distribution in DISTRIBUTIONS for name in distribution.own_programs)
 _KUBE = {
-    **_under(f"{KUBERNETES}/cmd", "kubeadm", "kubelet", "kubectl", "kube-proxy"),
+    **_under(f"{KUBERNETES}/cmd", *_OWN, "kubelet", "kubectl", "kube-proxy"),
     "kube-log-runner": "k8s.io/component-base/logs/kube-log-runner",
     "agnhost": f"{KUBERNETES}/test/images/agnhost",
 }

@@ -44,7 +44,7 @@ class Layout:
 
 
 def _component(name: str, version: str, _kubernetes: str) -> Layout:
-    # build/server-image/Dockerfile; kubeadm's manifests name the program, which PATH finds
+    # build/server-image/Dockerfile; manifests of static pods name the program, which PATH finds
     programs = {
         Program(name, version, LINUX.name): f"{BIN}/{name}",
         Program("kube-log-runner", version, LINUX.name): "/go-runner",
@@ -60,13 +60,13 @@ def _proxy(name: str, version: str, kubernetes: str) -> Layout:
 
 
 def _etcd(_name: str, version: str, _kubernetes: str) -> Layout:
-    # https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile; kubeadm's manifest names etcd
+    # https://github.com/kubernetes/kubernetes/blob/master/cluster/images/etcd/Dockerfile; its manifest names etcd
     programs = {Program("etcd", version, LINUX.name): f"{BIN}/etcd"}
     return Layout(programs, Config())
 
 
 def _coredns(_name: str, version: str, _kubernetes: str) -> Layout:
-    # its Dockerfile, but with root: another user needs a capability on the file; kubeadm's manifest grants root just
+    # its Dockerfile, but with root: another user needs a capability on the file; the usual manifest grants root just
     # that capability
     programs = {Program("coredns", version, LINUX.name): "/coredns"}
     return Layout(programs, Config(entrypoint=("/coredns",), working_dir="/"))

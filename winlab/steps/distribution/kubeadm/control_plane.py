@@ -1,4 +1,4 @@
-"""Steps that make the lab's control plane: its first controller, this host's kubeconfig, further controllers."""
+"""The steps that make a control plane by kubeadm: the first controller, this host's kubeconfig, further controllers."""
 
 from __future__ import annotations
 
@@ -8,48 +8,44 @@ from dataclasses import replace
 from winlab.adapters.kube import authority, kubeconfig, reduced, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
+from winlab.design.distribution.kubeadm import calls
 from winlab.design.plan.model import LinuxNode
-from winlab.design.render.linux import LinuxFiles
+from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Progress
-from winlab.steps import again, controllers, joining
-from winlab.steps.linux.node import is_joined, is_on, run_kubeadm
+from winlab.steps import again, controllers
+from winlab.steps.distribution.kubeadm import credentials
+from winlab.steps.distribution.kubeadm.running import is_joined, run_kubeadm
 from winlab.steps.states import API, INITIALISED, KUBECTL, MEMBER, PREPARED
 
-ADMIN = "/etc/kubernetes/admin.conf"
 API_SILENCE = 180.0  # seconds on hardware without anything new from an API server whose controller answers
 
 
-def steps(run: Run) -> list[Step]:
-    """The steps from prepared controllers to a cluster of them."""
-    first, *others = [node for node in run.plan.linux_nodes() if node.role == "controller"]
-    chain = [_init(run, first), _kubeconfig(run, first)]
-    before = API(run.lab)
-    for node in others:  # one after another: etcd accepts one new member at a time
-        chain.append(_join(run, first, node, before))
-        before = MEMBER(run.lab, node.name)
-    return chain
+def init(run: Run, node: LinuxNode) -> Step:
+    """The step that makes the cluster on its first controller."""
 
-
-def _init(run: Run, node: LinuxNode) -> Step:
     def work(progress: Progress) -> None:
+        call = calls.init(nodes.cluster(run.plan), nodes.member(run.plan, node), tokens.new())
         with run.node(node) as there:
-            run_kubeadm(there, LinuxFiles(run.plan, node).init(tokens.new()), progress, is_on(run, node))
+            run_kubeadm(there, call, progress, again.is_on(run, node))
 
     reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
     return Step(reaches, work, run.asks(node, is_joined), after, usual=run.pace.usual(45))
 
 
-def _kubeconfig(run: Run, node: LinuxNode) -> Step:
+def access(run: Run, node: LinuxNode) -> Step:
+    """The step that writes this host's kubeconfig, with the credentials from the first controller."""
+    distribution = run.plan.cluster.distribution
+
     def work(progress: Progress) -> None:
-        progress.say(f"reading {ADMIN}")
+        progress.say(f"reading {distribution.admin_file}")
         with run.node(node) as there:
-            text = there.execute(["sudo", "cat", ADMIN])
-        identity = reduced.identity(text, node.name)
+            text = there.execute(["sudo", "cat", distribution.admin_file])
+        identity = reduced.identity(text, node.name, distribution)
         _require_same_authority(run, node, identity)
         plan = run.plan
         own = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
@@ -105,16 +101,20 @@ def _await_api(run: Run, progress: Progress) -> None:
     controllers.until(run, look, progress, give_up, stall=run.pace.usual(API_SILENCE))
 
 
-def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
+def join(run: Run, node: LinuxNode, before: State) -> Step:
+    """The step that adds a further controller."""
+    first = next(other for other in run.plan.linux_nodes() if other.role == "controller")
+    cluster = nodes.cluster(run.plan)
+
     def work(progress: Progress) -> None:
         key = secrets.token_hex(32)  # AES-256: encrypts the certificates that the other controllers fetch
-        upload = LinuxFiles(run.plan, first).init(tokens.new(), key)
+        upload = calls.init(cluster, nodes.member(run.plan, first), tokens.new(), key)
         with run.node(first) as there:
             progress.say(f"handing over the certificates from {first.name}")
             words = ["init", "phase", "upload-certs", "--upload-certs"]
             call = replace(upload, arguments=words)
             # its output is not reported: it contains the key
-            again.act(there, "upload-certs", progress, lambda: there.run(call), is_on(run, first))
+            again.act(there, "upload-certs", progress, lambda: there.run(call), again.is_on(run, first))
 
         def leave() -> None:
             # kubeadm's reset does it only for a node whose own kubelet was set up; and two members of which one is
@@ -122,8 +122,9 @@ def _join(run: Run, first: LinuxNode, node: LinuxNode, before: State) -> Step:
             with run.node(first) as other:
                 other.run(contract.ForgetMember(address=node.address), progress.say)
 
-        with joining.credentials(run, key) as credentials, run.node(node) as there:
-            run_kubeadm(there, LinuxFiles(run.plan, node).join(credentials), progress, is_on(run, node), leave)
+        with credentials.lent(run, key) as own, run.node(node) as there:
+            call = calls.join(cluster, nodes.member(run.plan, node), own)
+            run_kubeadm(there, call, progress, again.is_on(run, node), leave)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(60))

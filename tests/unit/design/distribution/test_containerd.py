@@ -9,7 +9,7 @@ import yaml
 
 from winlab.design import system
 from winlab.design.catalog import versions
-from winlab.design.render import containerd
+from winlab.design.distribution import containerd
 from winlab.design.system import SystemName
 
 RUNTIME = "io.containerd.cri.v1.runtime"

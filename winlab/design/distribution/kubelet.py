@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from winlab.design.render.kubeadm import Member
+from winlab.design.distribution.model import Member
 
 LOG = "C:/var/log/kubelet/kubelet.log"
 RUNNER = r"C:\k\kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
 ROTATION = ("--log-file-size=50Mi", "--log-file-age=168h", "--flush-interval=5s")
 
-# As kubeadm's own packages have them: kubernetes/release, cmd/krel/templates/latest
+# As Kubernetes' own packages have it: kubernetes/release, cmd/krel/templates/latest
 UNIT = """\
 [Unit]
 Description=kubelet: The Kubernetes Node Agent
@@ -25,17 +25,6 @@ RestartSec=10
 [Install]
 WantedBy=multi-user.target
 """
-DROP_IN = """\
-[Service]
-Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf \
---kubeconfig=/etc/kubernetes/kubelet.conf"
-Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
-# "kubeadm init" and "kubeadm join" write this file
-EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=
-ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
-"""
 
 
 def unit() -> str:
@@ -43,15 +32,10 @@ def unit() -> str:
     return UNIT
 
 
-def drop_in() -> str:
-    """/etc/systemd/system/kubelet.service.d/10-kubeadm.conf: where kubeadm's results are."""
-    return DROP_IN
-
-
 def windows_arguments(node: Member) -> tuple[str, ...]:
     """The flags of kubelet.exe as a service, without the program's name.
 
-    A native service does not read kubeadm-flags.env, so everything that kubeadm would write there is here. The same
+    A native service reads no file with flags, so everything that Linux nodes have in such a file is here. The same
     flags work for all minor versions from 1.31 on. ``--pod-infra-container-image``, which older guides have, is fatal
     since 1.35 and not needed since 1.31 (containerd pins the sandbox's image).
     """

@@ -13,10 +13,12 @@ import runs
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.contract import Call, R
-from winlab.design.render import kubeadm
+from winlab.design.distribution import known
+from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError
-from winlab.steps import joining
-from winlab.steps.linux import control_plane
+from winlab.steps import control_plane
+from winlab.steps.distribution.kubeadm import control_plane as kubeadm
+from winlab.steps.distribution.kubeadm import credentials
 
 
 class Voice:
@@ -46,7 +48,7 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
     monkeypatch.setattr(tokens, "ca_hash", lambda _pem: "sha256:0")
     monkeypatch.setattr(authority, "authority", lambda _path: "")
-    monkeypatch.setattr(joining, "credentials", lambda *_args: Lent())
+    monkeypatch.setattr(credentials, "lent", lambda *_args: Lent())
     there = runs.run(plans.make(plans.TCG, "3-0-1"), guests=lambda node: Guest(node.name))
     runs.titled(control_plane.steps(there), "join controller-2").run(Voice())  # type: ignore[arg-type]
     undone = [("controller-1", "forget-member", "10.77.0.12"), ("controller-2", "run-kubeadm", "reset")]
@@ -61,8 +63,8 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
 class Lent:
     """Stands for a token that is lent."""
 
-    def __enter__(self) -> kubeadm.JoinCredentials:
-        return kubeadm.JoinCredentials("abcdef.0123456789abcdef", ("sha256:0",), "0" * 64)
+    def __enter__(self) -> JoinCredentials:
+        return JoinCredentials("abcdef.0123456789abcdef", ("sha256:0",), "0" * 64)
 
     def __exit__(self, *_args: object) -> None:
         pass
@@ -73,13 +75,13 @@ def played_controller(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> runs.
 
     class Guest:
         def execute(self, command: list[str]) -> str:
-            assert command == ["sudo", "cat", control_plane.ADMIN]
+            assert command == ["sudo", "cat", known.DEFAULT.admin_file]
             return told.pop(0)
 
         def run(self, call: Call[R], *_args: object) -> R:
             return answers.result(call, {})
 
-    monkeypatch.setattr(control_plane, "_await_api", lambda *_: None)
+    monkeypatch.setattr(kubeadm, "_await_api", lambda *_: None)
     return runs.run(plans.make(plans.TCG, "1-0-1"), guest=Guest())
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from winlab.design.catalog.versions import Versions
-from winlab.design.system import LINUX, System, Taint
+from winlab.design.distribution.model import ClusterSettings, Member
 
 API = "kubeadm.k8s.io/v1beta4"
 RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
@@ -54,48 +53,12 @@ READY_PROBED = ("etcd", "kube-apiserver", "kube-scheduler")
 
 
 @dataclass(frozen=True)
-class ClusterSettings:
-    """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated`` means no KVM: all is slow."""
-
-    versions: Versions
-    endpoint: str
-    names: tuple[str, ...]  # all addresses and names that users and nodes have for the API server
-    pod_cidr: str
-    service_cidr: str
-    domain: str = "cluster.local"
-    proxy_mode: Literal["nftables", "iptables"] = "nftables"
-    preloaded: bool = False  # the images are already in the nodes and are never pulled
-    emulated: bool = False
-
-
-@dataclass(frozen=True)
-class Member:
-    """One node. ``taints``: None leaves kubeadm's own, () means none at all."""
-
-    name: str
-    address: str
-    system: System = LINUX
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] | None = None
-
-
-@dataclass(frozen=True)
 class JoinCredentials:
     """What lets a node join: short-lived secrets."""
 
     token: str = field(repr=False)
     ca_hashes: tuple[str, ...]  # "sha256:..." of the cluster CA's public key
     certificate_key: str | None = field(default=None, repr=False)  # for further controllers
-
-
-def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
-    """The taints of controllers: none if no other Linux node could run CoreDNS and the like."""
-    return None if linux_workers else ()
-
-
-def worker_taints(system: System) -> tuple[Taint, ...] | None:
-    """The taints of workers: on Windows only pods that ask for it run."""
-    return None if system.taint is None else (system.taint,)
 
 
 def init(cluster: ClusterSettings, node: Member, token: str, certificate_key: str | None = None) -> str:
@@ -169,7 +132,7 @@ def _registration(cluster: ClusterSettings, node: Member) -> dict[str, Any]:
         "criSocket": node.system.cri_socket,
         "imagePullPolicy": "Never" if cluster.preloaded else "IfNotPresent",
     }
-    if node.system.kubeadm_flags:
+    if node.system.flags_file:
         extra = {"node-ip": node.address}
         if node.labels:
             extra["node-labels"] = ",".join(f"{key}={value}" for key, value in node.labels.items())

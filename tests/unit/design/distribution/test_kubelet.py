@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from winlab.design.render import kubeadm, kubelet
+from winlab.design.distribution import kubelet
+from winlab.design.distribution.kubeadm import files
+from winlab.design.distribution.model import Member, worker_taints
 from winlab.design.system import WINDOWS
 
-NODE = kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, kubeadm.worker_taints(WINDOWS))
+NODE = Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, worker_taints(WINDOWS))
 
 
 def test_the_command_has_the_flags_of_kubeadm() -> None:
@@ -27,7 +29,7 @@ def test_flags_that_are_fatal_today_are_absent() -> None:
 
 
 def test_a_plain_node_has_no_taints_and_labels() -> None:
-    flags = " ".join(kubelet.windows_arguments(kubeadm.Member("node-1", "10.77.0.101", WINDOWS)))
+    flags = " ".join(kubelet.windows_arguments(Member("node-1", "10.77.0.101", WINDOWS)))
     assert "taints" not in flags
     assert "labels" not in flags
 
@@ -42,11 +44,11 @@ def test_the_service_writes_a_log_file() -> None:
 @pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])
 def test_arguments_that_would_be_lost_are_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="command line"):
-        kubelet.windows_command(kubeadm.Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
+        kubelet.windows_command(Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
 
 
 def test_the_units() -> None:
     assert "ExecStart=/usr/local/bin/kubelet\n" in kubelet.unit()
-    assert '--kubeconfig=/etc/kubernetes/kubelet.conf"\n' in kubelet.drop_in()
-    assert "EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env" in kubelet.drop_in()
-    assert "\\" not in kubelet.drop_in()
+    assert '--kubeconfig=/etc/kubernetes/kubelet.conf"\n' in files.drop_in()
+    assert "EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env" in files.drop_in()
+    assert "\\" not in files.drop_in()

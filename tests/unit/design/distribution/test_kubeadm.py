@@ -11,9 +11,10 @@ import rendered
 import yaml
 
 from winlab.design.catalog import versions
-from winlab.design.render import kubeadm
+from winlab.design.distribution.kubeadm import config
+from winlab.design.distribution.model import ClusterSettings, Member, controller_taints
 
-CLUSTER = kubeadm.ClusterSettings(
+CLUSTER = ClusterSettings(
     versions.get("1.36"), "10.77.0.10:6443", ("10.77.0.10", "192.0.2.1"), rendered.POD_CIDR, "10.96.0.0/16"
 )
 EMULATED = dataclasses.replace(CLUSTER, emulated=True, preloaded=True)
@@ -41,7 +42,7 @@ def test_a_field_that_no_minor_has_is_seen() -> None:
 
 
 def test_the_first_controller() -> None:
-    found = documents(kubeadm.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN))
+    found = documents(config.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN))
     assert list(found) == [
         "InitConfiguration",
         "ClusterConfiguration",
@@ -64,8 +65,8 @@ def test_the_first_controller() -> None:
 
 
 def test_settings_that_only_an_emulator_gets() -> None:
-    real = kubeadm.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN)
-    slow = kubeadm.init(EMULATED, rendered.CONTROLLER, rendered.TOKEN)
+    real = config.init(CLUSTER, rendered.CONTROLLER, rendered.TOKEN)
+    slow = config.init(EMULATED, rendered.CONTROLLER, rendered.TOKEN)
     for word in ("election-timeout", "ECDSA-P256", "timeouts", "ignorePreflightErrors", "Never"):
         assert word not in real
         assert word in slow
@@ -73,16 +74,14 @@ def test_settings_that_only_an_emulator_gets() -> None:
     assert "leader-elect-lease-duration" in slow
     assert slow.count("ReleaseLeaderElectionLockOnExit") == 1  # the controller manager's
     older = dataclasses.replace(EMULATED, versions=versions.get("1.35"))
-    assert "feature-gates" not in kubeadm.init(older, rendered.CONTROLLER, rendered.TOKEN)
-    assert "timeouts" in kubeadm.join_worker(EMULATED, rendered.WINDOWS, rendered.CREDENTIALS)
-    assert "timeouts" not in kubeadm.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS)
+    assert "feature-gates" not in config.init(older, rendered.CONTROLLER, rendered.TOKEN)
+    assert "timeouts" in config.join_worker(EMULATED, rendered.WINDOWS, rendered.CREDENTIALS)
+    assert "timeouts" not in config.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS)
 
 
 def test_static_pods_are_patched_only_under_an_emulator() -> None:
-    assert kubeadm.patches(CLUSTER) == {}
-    found = {
-        Path(path).name.partition("+")[0]: yaml.safe_load(text) for path, text in kubeadm.patches(EMULATED).items()
-    }
+    assert config.patches(CLUSTER) == {}
+    found = {Path(path).name.partition("+")[0]: yaml.safe_load(text) for path, text in config.patches(EMULATED).items()}
     (server,) = found["kube-apiserver"]["spec"]["containers"]
     assert server["name"] == "kube-apiserver"
     assert server["env"] == [{"name": "GOGC", "value": "400"}]
@@ -93,23 +92,23 @@ def test_static_pods_are_patched_only_under_an_emulator() -> None:
 
 @pytest.mark.parametrize(("linux_workers", "taints"), [(0, []), (1, None), (3, None)])
 def test_controllers_are_tainted_where_others_can_run_pods(linux_workers: int, taints: list[str] | None) -> None:
-    node = kubeadm.Member("controller-1", "10.77.0.11", taints=kubeadm.controller_taints(linux_workers))
-    first = documents(kubeadm.init(CLUSTER, node, rendered.TOKEN))["InitConfiguration"]
+    node = Member("controller-1", "10.77.0.11", taints=controller_taints(linux_workers))
+    first = documents(config.init(CLUSTER, node, rendered.TOKEN))["InitConfiguration"]
     assert first["nodeRegistration"].get("taints") == taints  # absent: kubeadm's own
 
 
 def test_a_further_controller() -> None:
-    found = documents(kubeadm.join_controller(CLUSTER, rendered.CONTROLLER, rendered.CREDENTIALS))["JoinConfiguration"]
+    found = documents(config.join_controller(CLUSTER, rendered.CONTROLLER, rendered.CREDENTIALS))["JoinConfiguration"]
     assert found["controlPlane"] == {
         "localAPIEndpoint": {"advertiseAddress": "10.77.0.11", "bindPort": 6443},
         "certificateKey": rendered.CREDENTIALS.certificate_key,
     }
     with pytest.raises(AssertionError):
-        kubeadm.join_controller(CLUSTER, rendered.CONTROLLER, kubeadm.JoinCredentials("t", ()))
+        config.join_controller(CLUSTER, rendered.CONTROLLER, config.JoinCredentials("t", ()))
 
 
 def test_a_windows_worker() -> None:
-    found = documents(kubeadm.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS))["JoinConfiguration"]
+    found = documents(config.join_worker(CLUSTER, rendered.WINDOWS, rendered.CREDENTIALS))["JoinConfiguration"]
     row = found["nodeRegistration"]
     assert row["criSocket"] == "npipe:////./pipe/containerd-containerd"
     assert row["taints"] == [{"key": "os", "effect": "NoSchedule", "value": "windows"}]
@@ -119,7 +118,7 @@ def test_a_windows_worker() -> None:
 
 
 def test_a_linux_worker() -> None:
-    found = documents(kubeadm.join_worker(CLUSTER, rendered.LINUX, rendered.CREDENTIALS))["JoinConfiguration"]
+    found = documents(config.join_worker(CLUSTER, rendered.LINUX, rendered.CREDENTIALS))["JoinConfiguration"]
     assert found["nodeRegistration"]["kubeletExtraArgs"] == [
         {"name": "node-ip", "value": "10.77.0.151"},
         {"name": "node-labels", "value": "winlab.dev/lab=a,example.com/disk=ssd"},

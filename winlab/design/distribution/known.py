@@ -1,0 +1,10 @@
+"""The distributions that winlab knows: the one place that names them. Pure."""
+
+from __future__ import annotations
+
+from winlab.design.catalog import distributions
+from winlab.design.distribution.kubeadm import Kubeadm
+from winlab.design.distribution.model import Distribution
+
+DISTRIBUTIONS: tuple[Distribution, ...] = (Kubeadm(),)
+DEFAULT = next(one for one in DISTRIBUTIONS if one.name == distributions.DEFAULT)

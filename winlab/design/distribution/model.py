@@ -1,0 +1,102 @@
+"""The interface of every distribution, and what it is given to render files: the cluster, and a node of it. Pure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from winlab.design.catalog.versions import Versions
+from winlab.design.cni.model import ConfigMapEntry
+from winlab.design.contract import Call
+from winlab.design.system import LINUX, System, Taint
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What all nodes share. ``endpoint`` is the API server's host:port; ``emulated`` means no KVM: all is slow."""
+
+    versions: Versions
+    endpoint: str
+    names: tuple[str, ...]  # all addresses and names that users and nodes have for the API server
+    pod_cidr: str
+    service_cidr: str
+    domain: str = "cluster.local"
+    proxy_mode: Literal["nftables", "iptables"] = "nftables"
+    preloaded: bool = False  # the images are already in the nodes and are never pulled
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class Member:
+    """One node. ``taints``: None leaves the distribution's own, () means none at all."""
+
+    name: str
+    address: str
+    system: System = LINUX
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] | None = None
+    controller: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a cluster keeps what winlab must know before nodes can join it.
+
+    :param access: a kubeconfig with the API server's URL and the CA.
+    :param cluster: a document with ``networking``: the networks of pods and services.
+    :param kubelet: the configuration of all kubelets.
+    """
+
+    access: ConfigMapEntry
+    cluster: ConfigMapEntry
+    kubelet: ConfigMapEntry
+
+
+class Distribution(ABC):
+    """One way to make a control plane, and to join nodes to it. Its steps: winlab/steps/distribution/."""
+
+    name: str  # also of its program, for messages
+    own_programs: tuple[str, ...]  # those that only it needs, from Kubernetes' source (cmd/); users can replace them
+    own_files: tuple[str, ...]  # of Linux nodes, besides what Paths.own has
+    services: tuple[str, ...]  # of a Linux node, started before it joins
+    control_plane: tuple[str, ...]  # the images that only controllers need
+    one_for_all: tuple[str, ...]  # the images that an external cluster already has
+    admin_file: str  # the administrator's kubeconfig on a controller
+    token_group: str  # whose bootstrap tokens let a node request its certificate
+    published: Published
+    renewal: str  # the command that renews a controller's certificates
+
+    @abstractmethod
+    def programs(self, system: System) -> tuple[tuple[str, str], ...]:
+        """What nodes need on their search path, each with the component whose version it has."""
+
+    @abstractmethod
+    def images(self, system: System) -> tuple[tuple[str, str], ...]:
+        """The same for container images in Kubernetes' registry."""
+
+    @abstractmethod
+    def linux_files(self, cluster: ClusterSettings, node: Member) -> dict[str, str]:
+        """The files of a Linux node, by path, before it joins."""
+
+    @abstractmethod
+    def linux_call(self, cluster: ClusterSettings, node: Member, *, first: bool) -> Call[Any]:
+        """The script that makes a prepared Linux node a member, with placeholders for secrets.
+
+        :param first: it is the first controller, which makes the cluster.
+        """
+
+    @abstractmethod
+    def windows_call(self, cluster: ClusterSettings, node: Member) -> Call[Any]:
+        """The script that makes a prepared Windows node a member, with placeholders for secrets."""
+
+
+def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:
+    """The taints of controllers: none if no other Linux node could run CoreDNS and the like."""
+    return None if linux_workers else ()
+
+
+def worker_taints(system: System) -> tuple[Taint, ...] | None:
+    """The taints of workers: on Windows only pods that ask for it run."""
+    return None if system.taint is None else (system.taint,)

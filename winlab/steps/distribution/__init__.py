@@ -1,0 +1,1 @@
+"""What distributions of Kubernetes do in nodes, one folder each; their pure half is in winlab/design/distribution."""

@@ -1,0 +1,52 @@
+"""How workers join by ``kubeadm join``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from winlab.design.contract import Call
+from winlab.design.distribution.kubeadm import calls
+from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.render import nodes
+from winlab.engine.run import Run
+from winlab.engine.state import State
+from winlab.engine.step import Step
+from winlab.events import Progress
+from winlab.steps import again
+from winlab.steps.distribution.kubeadm import credentials
+from winlab.steps.distribution.kubeadm.running import is_joined, run_kubeadm, while_late
+from winlab.steps.states import MEMBER, PREPARED
+
+# kubeadm uses the server that the cluster advertises, regardless of the one that it was given (k8s.io/kubernetes,
+# cmd/kubeadm/app/discovery/discovery.go). Go programs query with EDNS, and OVN's DNS (23.03) leaves such queries to the
+# lab's name servers
+HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
+
+
+def linux(run: Run, node: LinuxNode, before: State) -> Step:
+    """The step of a Linux worker."""
+
+    def work(progress: Progress) -> None:
+        with credentials.lent(run) as own, run.node(node) as there:
+            if run.plan.alias is not None:
+                name, address = run.plan.alias
+                there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
+            call = calls.join(nodes.cluster(run.plan), nodes.member(run.plan, node), own)
+            run_kubeadm(there, call, progress, again.is_on(run, node))
+
+    after = [before, PREPARED(run.lab, node.name)]
+    return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(20))
+
+
+def windows(run: Run, node: WindowsNode, do: Callable[[Call[Any]], object], progress: Progress) -> None:
+    """Join a Windows worker.
+
+    :param do: runs a script in it.
+    """
+
+    def work() -> None:
+        with credentials.lent(run) as own:
+            do(calls.join_windows(nodes.cluster(run.plan), nodes.member(run.plan, node), own))
+
+    while_late(progress, work)
