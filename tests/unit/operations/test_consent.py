@@ -24,6 +24,12 @@ def test_terms_are_to_be_accepted_once_and_only_where_a_medium_is_missing() -> N
     assert images.terms("windows-2022", site) is None
 
 
+def test_nothing_is_downloaded_with_a_bundle() -> None:
+    site, lacking = Site(), plans.make(plans.KVM, "mixed")
+    assert not consent.settle(lacking, site, accepted=True, offline=True)
+    assert consent.settle(lacking, site, accepted=False)  # the terms were accepted all the same
+
+
 def test_a_state_folder_that_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
     site = Site(state=tmp_path / "state")
