@@ -12,6 +12,7 @@ from certificates import CA
 from lab_fakes import Api
 
 from winlab.adapters.kube import existing, tokens
+from winlab.design.distribution import known
 from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError, NotFoundError, UsageError
 
@@ -244,6 +245,7 @@ def pools(**spec: str) -> dict[str, Any]:
         ({"get daemonsets": daemon_sets("calico-node"), "get ippools": ClusterError("x")}, None, "can't be read"),
         ({"get daemonsets": daemon_sets("kube-proxy", "cilium")}, None, "cilium"),
         ({"get daemonsets": daemon_sets()}, None, "no DaemonSet"),
+        ({"get configmap kube-flannel-cfg": ""}, None, "there is no 'kube-flannel-cfg' in net"),
         (
             {"get configmap kube-flannel-cfg": config_map("net-conf.json", {"Backend": {"Type": "vxlan"}})},
             None,
@@ -312,4 +314,4 @@ def test_kubeadm_continues_with_the_advertised_server(advertised: str, server: s
 
 
 def test_the_authority_is_that_of_the_nodes() -> None:
-    assert existing.authority(api()) == CA
+    assert existing.authority(api(), known.DEFAULT) == CA

@@ -8,9 +8,11 @@ import plans
 import pytest
 
 from winlab.design import spec
+from winlab.design.contract import Call
 from winlab.design.plan import credentials, make, tags
 from winlab.design.plan.changes import changes
-from winlab.design.plan.model import Plan
+from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.render import nodes
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.templates import expand
 from winlab.design.render.topology import topology
@@ -65,6 +67,10 @@ def test_the_inside_is_the_origin_s_and_the_outside_the_lab_s_own(source: str) -
         assert (builder.lab, builder.network, builder.nodes) == (usual.lab, usual.network, usual.nodes)
 
 
+def joining(plan: Plan, node: LinuxNode, *, first: bool) -> Call[Any]:
+    return plan.cluster.distribution.linux_call(nodes.cluster(plan), nodes.member(plan, node), first=first)
+
+
 def test_guests_are_given_the_same_files() -> None:
     origin = made("one", "3-1-1", "linux_workers.count=1")
     copy = made("two", "3-1-1", "linux_workers.count=1", kept=origin.as_kept())
@@ -73,7 +79,8 @@ def test_guests_are_given_the_same_files() -> None:
         before, after = LinuxFiles(origin, old), LinuxFiles(copy, new)
         assert after.first_boot(secrets, expand) == before.first_boot(secrets, expand)
         assert after.prepare() == before.prepare()
-        assert after.init("abcdef.0123456789abcdef") == before.init("abcdef.0123456789abcdef")
+        for first in (True, False):
+            assert joining(copy, new, first=first) == joining(origin, old, first=first)
     was, now = topology(origin), topology(copy)
     assert (now.dns, now.dhcp_options) == (was.dns, was.dhcp_options)
     assert [port.addresses for port in now.ports[1:]] == [port.addresses for port in was.ports[1:]]
