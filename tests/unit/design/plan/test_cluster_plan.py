@@ -95,7 +95,7 @@ def test_linux_and_windows_workers_coexist() -> None:
         ),
         (
             ("kubernetes.version=1.34", "workers.os=windows-2019", "network.cni=flannel-vxlan"),
-            "Known to work with Kubernetes 1.34 on Windows Server 2019: calico-vxlan",
+            "its configuration and its token. Known to work with Kubernetes 1.34 on Windows Server 2019: calico-vxlan",
         ),
         (
             (
@@ -104,7 +104,7 @@ def test_linux_and_windows_workers_coexist() -> None:
                 "workers.os=windows-2019",
                 "network.cni=flannel-vxlan",
             ),
-            "does not find there what is mounted for it",
+            "it does not find what is mounted there",
         ),
     ],
 )

@@ -129,8 +129,8 @@ class FlannelVxlan(Profile):
         if release == "2019":
             return Support(
                 "refused",
-                "flanneld runs in a HostProcess container, and on Windows Server 2019 does not find there what is mounted "
-                "for it: its configuration and its token.",
+                "flanneld runs in a HostProcess container, and on Windows Server 2019 it does not find what is mounted "
+                "there: its configuration and its token.",
             )
         if release == "2025":
             return Support("refused", "Nobody is known to run flannel on Windows Server 2025.")
