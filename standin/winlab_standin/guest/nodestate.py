@@ -99,7 +99,7 @@ class State(Nothing):
     evaluation: int  # minutes
     volumes: list[dict[str, Any]]
     offline: int  # how many times Windows Update can't be reached
-    apps: list[dict[str, Any]] | None  # None: Server Core knows none
+    apps: list[dict[str, Any]] | None  # None: Server Core has nothing behind Appx
 
 
 class Kept(TypedDict):
@@ -111,3 +111,4 @@ class Kept(TypedDict):
     rules: dict[str, str]
     networks: list[dict[str, Any]]
     endpoints: list[dict[str, Any]]
+    removed_apps: list[str]

@@ -18,8 +18,12 @@ SWITCHES = "standin/switches.json"  # on the medium
 # Traps that a medium may set, by the names of its switches: what some Windows do, and others don't
 NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Update
 USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
+REMOTE_APP = "remote-app"  # on a Desktop the account SYSTEM can remove an app of one user, and a remote session can't
 PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
-TRAPS = (NO_OPENSSH, USER_APP, PORT_TAKEN)
+TRAPS = (NO_OPENSSH, USER_APP, REMOTE_APP, PORT_TAKEN)
+# Apps that sysprep does not accept, by the traps that bring them; the first can't be removed at all
+STAYING_APP = "Microsoft.MicrosoftEdge.Stable"
+APPS = {STAYING_APP: USER_APP, "MicrosoftCorporationII.WinAppRuntime.Main.1.7": REMOTE_APP}
 ENGLISH = "en-US"
 # The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
 ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
@@ -78,10 +82,14 @@ class Windows:
     traps: tuple[str, ...] = ()  # those of its medium
 
     @property
+    def desktop(self) -> bool:
+        """Whether it has one; Server Core has none."""
+        return self.installation == "Server"
+
+    @property
     def apps(self) -> tuple[str, ...]:
-        """The apps that one user has, and that can't be removed. Server Core has none."""
-        desktop = self.installation == "Server"
-        return ("Microsoft.MicrosoftEdge.Stable",) if desktop and USER_APP in self.traps else ()
+        """The apps that one user has at first."""
+        return tuple(app for app, trap in APPS.items() if trap in self.traps) if self.desktop else ()
 
     @property
     def name(self) -> str:

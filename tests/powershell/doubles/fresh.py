@@ -160,7 +160,9 @@ FRESH: dict[str, Any] = {
     "profiles": [{"ifIndex": 4, "category": "Public"}],
     "unguarded": [],  # the firewall's profiles that are off
     "defender": True,
-    "apps": None,  # on a Desktop: {name, framework, users: what each has of it}
+    # on a Desktop: {name, framework, signature, stays: why it can't be removed, users: what each has of it}, or a text
+    # with which Appx refuses to answer
+    "apps": None,
     "provisioned": [],
     "offline": 0,  # how many times Windows Update can't be reached
     "features_refused": False,
