@@ -282,7 +282,7 @@ def removed(ran: Ran) -> list[str]:
 
 
 def test_apps_that_not_every_user_has_are_removed(node: Machine) -> None:
-    """Each is tried: Edge can't be removed on some releases, and sysprep decides. A remote session could remove none."""
+    """Each is tried: Edge can't be removed on some releases, and sysprep decides. A remote session removes none."""
     apps = (
         app("Theirs"),
         app("Everybodys"),

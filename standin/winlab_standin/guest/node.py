@@ -202,7 +202,7 @@ class Node:
             for number, adapter in enumerate(world.adapters(), 1)
         ]
         if adapters:
-            adapters[0]["addresses"] += [str(row["IPAddress"]) for row in kept["endpoints"] if row.get("IPAddress")]
+            adapters[0]["addresses"] += [str(row["IPAddress"]) for row in kept["endpoints"] if row.get("Attached")]
         category = PRIVATE[firewall.category(world.registry)]
         apps = [
             {"name": app, "users": ["Installed"], "stays": STAYS if app == STAYING_APP else ""} for app in self.apps()
@@ -226,6 +226,7 @@ class Node:
             "users": users,
             "logged_on": [world.account()] if world.logged_on() else [],
             "release": world.windows.release.name,
+            "language": world.windows.language,
             "booted": world.booted(),
             "processes": [],  # sysprep is done at once
             "evaluation": EVALUATION,

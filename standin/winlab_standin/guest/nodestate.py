@@ -71,7 +71,7 @@ class Nothing(TypedDict):
     features_refused: bool
     cim: dict[str, int]
     hns_busy: int
-    hns_errors: dict[str, str]
+    hns_errors: dict[str, Any]
     hns_gone: int
     task_states: list[str]
     dead_tasks: list[str]
@@ -94,6 +94,7 @@ class State(Nothing):
     users: list[User]
     logged_on: list[str]
     release: str
+    language: str
     booted: str  # UTC, as 2026-11-21T10:00:00Z
     processes: list[str]
     evaluation: int  # minutes

@@ -170,7 +170,8 @@ FRESH: dict[str, Any] = {
     "task_states": [],  # a task's next states, one per query, or {state, does}: what happens just before
     "dead_tasks": [],  # those that end at once and leave nothing
     "hns_busy": 0,  # how many times HNS gives no answer
-    "hns_errors": {},
+    "hns_errors": {},  # by request: a text; or {text, code, bare: the code alone, times: how often}
+    "language": "en-US",  # of Windows
     "hns_gone": 0,  # how many objects were deleted
     "policies": [],
 }
