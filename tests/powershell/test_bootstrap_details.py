@@ -24,6 +24,7 @@ BEACON = (
 )
 WINRM = "winlab: WinRM over HTTPS: Inbound Allow TCP 5986 Any"
 SSHD = "winlab: OpenSSH: Inbound Allow TCP 22 Any"
+OWN_KEYS = r"C:\Users\Administrator\.ssh\authorized_keys"  # for an sshd that does not know the group of administrators
 GRANTS = "/inheritance:r /grant *S-1-5-32-544:F /grant *S-1-5-18:F"
 
 
@@ -86,6 +87,7 @@ def test_bootstrap_leaves_the_expected_changes(fresh: Machine) -> None:
     others = {name: value for name, value in ran.changes.items() if not name.startswith(LISTENERS)}
     assert others == {
         **{rf"C:\ProgramData\ssh\{name}": rf"= D:\winlab\{name}" for name in KEYS},
+        OWN_KEYS: r"= D:\winlab\administrators_authorized_keys",
         r"C:\winlab\beacon.ps1": r"= D:\winlab\beacon.ps1",
         r"C:\winlab\ready.txt": "node-1\n",
         r"C:\Windows\Panther": "an empty folder",
@@ -103,6 +105,7 @@ def test_bootstrap_leaves_the_expected_changes(fresh: Machine) -> None:
         "task winlab-beacon": BEACON,
     }
     granted = [f"run icacls.exe {fresh_path(name)} {GRANTS}" for name in KEYS]
+    granted.append(f"run icacls.exe C:/Users/Administrator/.ssh/authorized_keys {GRANTS}")
     assert ran.every == [
         rf"acl C:\winlab {FOLDER_SDDL}",
         BEACON_NOTE,
@@ -350,6 +353,16 @@ def test_openssh_from_the_package(fresh: Machine, param: str) -> None:
     assert not any(line.startswith("capability") for line in ran.notes)
     assert fresh.state()["services"]["sshd"]["status"] == "Running"
     assert warnings(fresh) == []
+
+
+def test_the_key_is_replaced_in_both_places(fresh: Machine) -> None:
+    """A clone gets a key of its own. In another language an older sshd reads only that in the profile."""
+    for path in (OWN_KEYS, r"C:\ProgramData\ssh\administrators_authorized_keys"):
+        write(fresh, path, "of the model")
+        fresh.path(path).chmod(0o444)
+    bootstrap(fresh)
+    assert read(fresh, OWN_KEYS) == "administrators_authorized_keys"
+    assert read(fresh, r"C:\ProgramData\ssh\administrators_authorized_keys") == "administrators_authorized_keys"
 
 
 def test_the_logs_of_an_older_sshd_get_their_access_list_too(fresh: Machine) -> None:

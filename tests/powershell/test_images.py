@@ -134,6 +134,7 @@ LEFTOVERS = [
     r"C:\ProgramData\ssh\ssh_host_ed25519_key",
     r"C:\ProgramData\ssh\ssh_host_ed25519_key.pub",
     r"C:\ProgramData\ssh\administrators_authorized_keys",
+    r"C:\Users\Administrator\.ssh\authorized_keys",
     r"C:\winlab\ready.txt",
     r"C:\winlab\bootstrap.log",
     r"C:\Windows\Panther\setupact.log",
@@ -167,6 +168,7 @@ def test_sealing_cleans_up_and_starts_sysprep(node: Machine) -> None:
     ran = act(node, "seal", SEAL, **FACTS)
     gone: dict[str, str | None] = dict.fromkeys(LEFTOVERS)
     emptied = (
+        r"C:\Users\Administrator\.ssh",
         r"C:\Windows\Panther\UnattendGC",
         r"C:\Windows\Temp",
         r"C:\Windows\SoftwareDistribution\Download",

@@ -72,6 +72,14 @@ function Write-Dump {
     Write-Phase 'END dump'
 }
 
+# A key of sshd, to which only SYSTEM and Administrators have access
+function Copy-Key([string]$Name, [string]$To) {
+    Copy-Item -Path (Join-Path $here $Name) -Destination $To -Force
+    # A file copied from a CD is read-only
+    Set-ItemProperty -Path $To -Name IsReadOnly -Value $false
+    Invoke-Native 'icacls.exe' @($To, '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
+}
+
 # OpenSSH: in the box on 2025, the bundled package or the capability before
 function Install-Sshd {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
@@ -104,12 +112,13 @@ function Install-Sshd {
     Set-AdminAcl $ssh
     if (Test-Path -Path "$ssh\logs") { Set-AdminAcl "$ssh\logs" }
     foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
-        Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
-        # A file copied from a CD is read-only
-        Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
-        Invoke-Native 'icacls.exe' @(
-            (Join-Path $ssh $name), '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
+        Copy-Key $name (Join-Path $ssh $name)
     }
+    # In other languages an sshd before 2025's does not know the group "administrators", and so looks into the profile
+    # (PowerShell/Win32-OpenSSH#1596)
+    $own = Join-Path $env:USERPROFILE '.ssh'
+    New-Item -ItemType Directory -Force -Path $own | Out-Null
+    Copy-Key 'administrators_authorized_keys' (Join-Path $own 'authorized_keys')
     if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
         New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
             -Action Allow -Protocol TCP -LocalPort 22 -Profile Any | Out-Null

@@ -45,6 +45,7 @@ class Release:
     drivers: str  # virtio-win's folder for it
     conx: bool = False
     named_version: bool = True  # whether it has the value DisplayVersion; ReleaseId stands in for it before
+    english_ssh: bool = True  # whether its sshd knows the group of administrators by its English name only
 
 
 # The revisions are those of Microsoft's newest evaluation media, but for 2022: before KB5044281 it breaks Calico
@@ -53,7 +54,7 @@ RELEASES = {
     for one in (
         Release("2019", 17763, 3650, "1809", "2k19", named_version=False),
         Release("2022", 20348, 2762, "21H2", "2k22"),
-        Release("2025", 26100, 32230, "24H2", "2k25", conx=True),
+        Release("2025", 26100, 32230, "24H2", "2k25", conx=True, english_ssh=False),
     )
 }
 DEFAULT = RELEASES["2022"]
@@ -80,6 +81,11 @@ class Windows:
     language: str = ENGLISH  # what it was installed in
     languages: tuple[str, ...] = LANGUAGES  # what it can be used in
     traps: tuple[str, ...] = ()  # those of its medium
+
+    @property
+    def own_keys(self) -> bool:
+        """Whether sshd takes administrators for users like others, whose keys are in their profiles."""
+        return self.release.english_ssh and self.language != ENGLISH
 
     @property
     def desktop(self) -> bool:

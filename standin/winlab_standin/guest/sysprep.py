@@ -36,6 +36,8 @@ IDENTITY = (
 )
 # And what seal.ps1 takes away before
 TRACES = (
+    "ProgramData/ssh/administrators_authorized_keys",
+    "Users/Administrator/.ssh/authorized_keys",
     "winlab/ready.txt",
     "winlab/bootstrap.log",
     "Windows/Panther/setupact.log",

@@ -105,6 +105,7 @@ function Start-Sysprep($Text, $Superseded) {
     }
     Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
+        "$env:USERPROFILE\.ssh\authorized_keys",
         'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
         'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
         "$WinlabFolder\apps.*", "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag",
