@@ -292,6 +292,53 @@ def test_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
     assert any("The guest tools ended with exit code 1" in line for line in ran.told.out) == warned
 
 
+def guest_agent(node: Machine, body: str = "") -> None:
+    """The CD has its package."""
+    (node.d / "winlab/qemu-ga-x86_64.msi").write_text("MSI")
+    node.program(node.bin / "msiexec.exe", body)
+
+
+@pytest.mark.parametrize(("code", "warned"), [(0, False), (67, True)])
+def test_the_guest_agent_does_not_depend_on_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
+    """Where a driver is in already the tools install nothing."""
+    guest_agent(fresh, f"exit {code}")
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "exit 67")
+    ran = bootstrap(fresh)
+    first, second = (line for line in ran.notes if "msiexec.exe" in line or "guest-tools.exe" in line)
+    agent = r"run msiexec.exe /i D:/winlab/qemu-ga-x86_64.msi /qn /norestart /l* C:\winlab\guest-agent.log"
+    assert re.sub(r"\S*/d/", "D:/", first) == agent
+    assert "virtio-win-guest-tools.exe" in second
+    said = "\n".join(ran.told.out)
+    assert "The guest tools ended with exit code 67" in said
+    assert ("The guest agent's installer ended with exit code 67" in said) == warned
+    phases = ["bootstrap", "guest-agent", "guest-tools", "winrm", "ssh", "ready"]
+    assert serial(fresh) == [f"winlab: phase={name}" for name in phases]
+
+
+def test_installers_that_hang_are_ended(fresh: Machine) -> None:
+    script = fresh.d / "winlab/bootstrap.ps1"
+    text, limit = script.read_text(), "$installerLimit = 600000"
+    assert text.count(limit) == 1
+    script.chmod(0o755)
+    script.write_text(text.replace(limit, "$installerLimit = 300"))
+    guest_agent(fresh, "exec sleep 3600")
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "exec sleep 3600")
+    ran = bootstrap(fresh)
+    ended = [line for line in ran.notes if line.startswith("run taskkill.exe /f /t /pid ")]
+    assert len(ended) == 2
+    for what in ("The guest agent's installer", "The guest tools"):
+        assert any(f"{what} did not end in 10 minutes" in line for line in ran.told.out)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
+def test_guest_tools_that_can_t_be_started_are_a_warning(fresh: Machine) -> None:
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "")
+    (fresh.d / "winlab/virtio-win-guest-tools.exe").chmod(0o444)
+    ran = bootstrap(fresh)
+    assert any("The guest tools can't be installed: " in line for line in ran.told.out)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
 def test_files_and_scripts_of_the_user(fresh: Machine) -> None:
     home = fresh.d / "winlab"
     for name in ("files/Tools/deep/x.txt", "files/y.txt"):

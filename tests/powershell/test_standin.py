@@ -31,7 +31,7 @@ from winlab_standin.guest import (
     wine,
 )
 from winlab_standin.guest.commands import COMMANDS
-from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, REMOTE_APP, USER_APP, Windows
+from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, REMOTE_APP, TOOLS_HANG, USER_APP, Windows
 from winlab_standin.guest.resident import Resident
 from winlab_standin.guest.shell import Cancelled, Shell, Streams
 from winlab_standin.guest.world import World
@@ -224,6 +224,19 @@ def test_bootstrap_without_openssh(first_logon: FirstLogon) -> None:
     assert said.endswith("winlab: phase=ready\r\n")
     assert first_logon.scripted.again == ["WinRM"]
     assert "sshd" not in machine.node.kept()["services"]
+
+
+def test_bootstrap_with_guest_tools_that_never_end(first_logon: FirstLogon) -> None:
+    machine = first_logon.scripted.machine
+    machine.world.windows = Windows(traps=(TOOLS_HANG,))
+    for name in ("virtio-win-guest-tools.exe", "qemu-ga-x86_64.msi"):
+        (machine.cd / "winlab" / name).touch()
+    said = first_logon.run()
+    assert "winlab: phase=guest-agent\r\nwinlab: phase=guest-tools\r\n" in said
+    assert said.endswith("winlab: phase=ready\r\n")
+    log = machine.c("winlab/bootstrap.log").read_text(errors="replace")
+    assert "The guest tools did not end in 10 minutes" in log
+    assert "The guest agent's installer" not in log
 
 
 def test_bootstrap_whose_end_is_not_on_the_serial_port(

@@ -32,6 +32,24 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(
     }
 }
 
+# An installer of something that nothing here needs: it has ten minutes, and whatever becomes of it is a warning.
+# Start-Process -Wait has no limit, and waits for all that the program has started
+$installerLimit = 600000 # milliseconds
+function Install-Extra([string]$What, [string]$Program, [string[]]$Arguments) {
+    try {
+        $run = Start-Process -FilePath $Program -ArgumentList $Arguments -PassThru
+        $null = $run.Handle # else there is no exit code later
+        if (-not $run.WaitForExit($installerLimit)) {
+            & taskkill.exe /f /t /pid $run.Id | Out-Host
+            Write-Warning "$What did not end in 10 minutes"
+        } elseif ($run.ExitCode -notin 0, 3010) {
+            Write-Warning "$What ended with exit code $($run.ExitCode)"
+        }
+    } catch {
+        Write-Warning "$What can't be installed: $_"
+    }
+}
+
 # Only SYSTEM and Administrators write there. A folder at the root of a disk would let every user change what is in it;
 # sshd since 9.4 does not even start
 function Set-AdminAcl([string]$Path) {
@@ -181,13 +199,18 @@ try {
         }
     }
 
-    # QEMU's guest agent and the drivers' services, which nothing here needs. 3010: wants a restart
+    # QEMU's guest agent and the drivers' services. The agent first, by its own package: the guest tools, which have it,
+    # too, install nothing at all where one of their drivers is in already. 3010: wants a restart
+    $agent = Join-Path $here 'qemu-ga-x86_64.msi'
     $tools = Join-Path $here 'virtio-win-guest-tools.exe'
+    if (Test-Path -Path $agent) {
+        Write-Phase 'phase=guest-agent'
+        Install-Extra "The guest agent's installer" 'msiexec.exe' @(
+            '/i', "`"$agent`"", '/qn', '/norestart', '/l*', 'C:\winlab\guest-agent.log')
+    }
     if (Test-Path -Path $tools) {
         Write-Phase 'phase=guest-tools'
-        $run = Start-Process -FilePath $tools -Wait -PassThru `
-            -ArgumentList '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log'
-        if ($run.ExitCode -notin 0, 3010) { Write-Warning "The guest tools ended with exit code $($run.ExitCode)" }
+        Install-Extra 'The guest tools' $tools @('/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log')
     }
 
     # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear

@@ -97,8 +97,9 @@ def _play(folder: Path, world: World, root: Path) -> None:
     driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
     if not world.adapters():
         raise RefusedError("Windows has no network adapter: its driver is missing")
-    if (folder / "virtio-win-guest-tools.exe").exists():
-        world.serial("winlab: phase=guest-tools\r\n")  # the stand-in has the guest agent already
+    for name, phase in (("qemu-ga-x86_64.msi", "guest-agent"), ("virtio-win-guest-tools.exe", "guest-tools")):
+        if (folder / name).exists():
+            world.serial(f"winlab: phase={phase}\r\n")  # the stand-in has the guest agent already
     (config / "standin-mtu").write_text(f"{mtu}\n")
     for adapter in world.adapters():
         run(["ip", "link", "set", "dev", adapter.name, "mtu", str(mtu)])

@@ -227,6 +227,7 @@ class Node:
             "logged_on": [world.account()] if world.logged_on() else [],
             "release": world.windows.release.name,
             "language": world.windows.language,
+            "traps": list(world.windows.traps),
             "booted": world.booted(),
             "processes": [],  # sysprep is done at once
             "evaluation": EVALUATION,

@@ -95,6 +95,7 @@ class State(Nothing):
     logged_on: list[str]
     release: str
     language: str
+    traps: list[str]  # releases.TRAPS
     booted: str  # UTC, as 2026-11-21T10:00:00Z
     processes: list[str]
     evaluation: int  # minutes

@@ -20,7 +20,8 @@ NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Updat
 USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
 REMOTE_APP = "remote-app"  # on a Desktop the account SYSTEM can remove an app of one user, and a remote session can't
 PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
-TRAPS = (NO_OPENSSH, USER_APP, REMOTE_APP, PORT_TAKEN)
+TOOLS_HANG = "tools-hang"  # the installer of virtio-win's guest tools never ends
+TRAPS = (NO_OPENSSH, USER_APP, REMOTE_APP, PORT_TAKEN, TOOLS_HANG)
 # Apps that sysprep does not accept, by the traps that bring them; the first can't be removed at all
 STAYING_APP = "Microsoft.MicrosoftEdge.Stable"
 APPS = {STAYING_APP: USER_APP, "MicrosoftCorporationII.WinAppRuntime.Main.1.7": REMOTE_APP}

@@ -10,6 +10,8 @@ NATIVE = {
     "netsh.exe": "",
     "icacls.exe": "",
     "pnputil.exe": "",
+    "msiexec.exe": "",
+    "taskkill.exe": 'for last; do :; done; kill -9 "$last"',
     "logoff.exe": "",
     "tar.exe": 'exec tar "$@"',
     "route.exe": """
