@@ -19,7 +19,7 @@ DRIVERS = {
 
 def files(release: Release = DEFAULT) -> dict[str, bytes]:
     """The drivers' files by their paths on the media of a release."""
-    found = dict.fromkeys((f"{FOLDER}/{name}" for name in TOOLS), b"winlab's stand-in: this installs nothing\r\n")
+    found = {}
     for driver, (name, devices, programs) in DRIVERS.items():
         folder = f"{FOLDER}/{driver}/{release.drivers}/amd64"
         found[f"{folder}/{name}"] = _inf(driver, devices, programs).encode("ascii")
@@ -27,6 +27,11 @@ def files(release: Release = DEFAULT) -> dict[str, bytes]:
             found[f"{folder}/{program}"] = b"winlab's stand-in: this is no driver\r\n"
         found[f"{folder}/{driver.lower()}.pdb"] = b"debug symbols, which stay behind\r\n"
     return found
+
+
+def tools() -> dict[str, bytes]:
+    """The guest tools and the guest agent's package, which install nothing, by their paths on the media."""
+    return dict.fromkeys((f"{FOLDER}/{name}" for name in TOOLS), b"winlab's stand-in: this installs nothing\r\n")
 
 
 def _inf(driver: str, devices: tuple[str, ...], programs: tuple[str, ...]) -> str:
