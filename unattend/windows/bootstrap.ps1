@@ -32,21 +32,21 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(
     }
 }
 
-# An installer of something that nothing here needs: it has ten minutes, and whatever becomes of it is a warning.
-# Start-Process -Wait has no limit, and waits for all that the program has started
+# An installer of something that nothing here needs: it has ten minutes, and whatever becomes of it is a warning. That
+# is $Warning and its exit code. Start-Process -Wait has no limit, and waits for all that the program has started
 $installerLimit = 600000 # milliseconds
-function Install-Extra([string]$What, [string]$Program, [string[]]$Arguments) {
+function Install-Extra([string]$Warning, [string]$Program, [string[]]$Arguments) {
     try {
         $run = Start-Process -FilePath $Program -ArgumentList $Arguments -PassThru
         $null = $run.Handle # else there is no exit code later
         if (-not $run.WaitForExit($installerLimit)) {
             & taskkill.exe /f /t /pid $run.Id | Out-Host
-            Write-Warning "$What did not end in 10 minutes"
+            Write-Warning "$Warning 1460: it took more than 10 minutes"
         } elseif ($run.ExitCode -notin 0, 3010) {
-            Write-Warning "$What ended with exit code $($run.ExitCode)"
+            Write-Warning "$Warning $($run.ExitCode)"
         }
     } catch {
-        Write-Warning "$What can't be installed: $_"
+        Write-Warning "$Warning none: $_"
     }
 }
 
@@ -205,12 +205,13 @@ try {
     $tools = Join-Path $here 'virtio-win-guest-tools.exe'
     if (Test-Path -Path $agent) {
         Write-Phase 'phase=guest-agent'
-        Install-Extra "The guest agent's installer" 'msiexec.exe' @(
+        Install-Extra "The guest agent's installer ended with exit code" 'msiexec.exe' @(
             '/i', "`"$agent`"", '/qn', '/norestart', '/l*', 'C:\winlab\guest-agent.log')
     }
     if (Test-Path -Path $tools) {
         Write-Phase 'phase=guest-tools'
-        Install-Extra 'The guest tools' $tools @('/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log')
+        Install-Extra 'The guest tools ended with exit code' $tools @(
+            '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log')
     }
 
     # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear

@@ -72,7 +72,7 @@ function Remove-UserApps {
     if ("$($version.InstallationType)" -eq 'Server Core') { return }
     Write-Progressing 'removing apps that only one user has'
     try {
-        $removed = Invoke-AsSystem 'apps' $TaskScript 30
+        $removed = Invoke-AsSystem 'apps' $TaskScript 30 'The task for apps ended without a result'
         if ($removed.error) { throw $removed.error }
     } catch {
         Write-Progressing "apps of one user may be left: $($_.Exception.Message)"

@@ -2,8 +2,8 @@
 # updates.ps1 and seal.ps1 read this after common.ps1.
 
 # Has SYSTEM run $Text as C:\winlab\NAME.ps1, for $Minutes at most. Lines that it writes to NAME.log are passed on. What
-# it leaves in NAME.json, which is its last act, is the result
-function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes) {
+# it leaves in NAME.json, which is its last act, is the result; $Lost is the error if it leaves none
+function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes, [string]$Lost) {
     $task = "winlab-$Name"
     $file = "$WinlabFolder\$Name.ps1"
     $log = "$WinlabFolder\$Name.log"
@@ -30,7 +30,7 @@ function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes) {
         if ($state -eq 'Queued' -and $queued -lt 60) { $queued += 5; continue }
         # between its end and a look at the result there may be a moment
         Start-Sleep -Seconds 5
-        if (-not (Test-Path -LiteralPath $outcome)) { throw "The task for $Name ended without a result ($state)." }
+        if (-not (Test-Path -LiteralPath $outcome)) { throw "$Lost ($state)." }
     }
     Unregister-ScheduledTask -TaskName $task -Confirm:$false
     $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($outcome))

@@ -47,7 +47,8 @@ Move-Item -LiteralPath 'C:\winlab\updates.json.new' -Destination 'C:\winlab\upda
 '@
 
 Invoke-Step {
-    $result = Invoke-AsSystem 'updates' $TaskScript 4320 # Windows' own limit
+    # the limit is Windows' own
+    $result = Invoke-AsSystem 'updates' $TaskScript 4320 'The task for updates ended without a result'
     if ($result.error) { throw "Windows Update: $($result.error)" }
     return @{ installed = @($result.installed); failed = @($result.failed); restart = [bool]$result.restart }
 }
