@@ -19,11 +19,13 @@ function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes, [string]$L
     Start-ScheduledTask -TaskName $task
     $told = 0
     $queued = 0
-    while (-not (Test-Path -LiteralPath $outcome)) {
+    while ($true) {
         Start-Sleep -Seconds 5
+        $ended = Test-Path -LiteralPath $outcome # asked first: then the lines that follow are all there are
         $lines = @(Get-Content -LiteralPath $log -Encoding UTF8 -ErrorAction SilentlyContinue)
         foreach ($line in $lines | Select-Object -Skip $told) { Write-Progressing $line }
         $told = $lines.Count
+        if ($ended) { break }
         $state = "$((Get-ScheduledTask -TaskName $task).State)"
         if ($state -eq 'Running') { continue }
         # right after Windows' first start a task may wait for a while
