@@ -254,8 +254,9 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def try_proxy(command: str) -> None:
-    """Run a service's command, not as a service, and without a log file, so that it can be read: on Wine kube-proxy.exe
-    ends, and neither it nor the runner of its logs must have anything else to say.
+    """Run a service's command, not as a service, and without a log file, so that its output is seen.
+
+    On Wine kube-proxy.exe ends. Neither it nor the runner of its logs must have anything else to say.
 
     :raises ScriptError: a flag or the configuration is refused.
     """
