@@ -14,7 +14,7 @@ from winlab_standin.guest import world as worlds
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import DELAYED, WINRM, Registry
-from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, Windows
+from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, RELEASES, Windows
 from winlab_standin.guest.services import Services
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.world import Adapter, World
@@ -88,8 +88,8 @@ def play(one: Services, folder: Path, world: World) -> None:
         thread.join()
 
 
-def made(world: World) -> Services:
-    return Services(lambda: Shell(world, COMMANDS), world.drives.letters["C"] / bootstrap.CONFIG)
+def made(world: World, windows: Windows | None = None) -> Services:
+    return Services(lambda: Shell(world, COMMANDS), world.drives.letters["C"] / bootstrap.CONFIG, windows)
 
 
 def test_ready_when_the_services_run(state: Path, world: Quiet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,9 @@ def test_without_a_driver_for_the_adapter_nothing_is_ready(
         bootstrap.play(folder, world, world.drives.letters["C"])
 
 
-def sshd(state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bool) -> Services:
+def sshd(
+    state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bool, windows: Windows | None = None
+) -> Services:
     """Services whose sshd listens, or prints something and exits."""
 
     def begin(args: list[str], *, log: Path) -> int:
@@ -237,18 +239,42 @@ def sshd(state: Path, world: World, monkeypatch: pytest.MonkeyPatch, listens: bo
         return 7
 
     ssh = world.drives.letters["C"] / "ProgramData/ssh"
-    ssh.mkdir(parents=True)
+    ssh.mkdir(parents=True, exist_ok=True)
     (ssh / "ssh_host_ed25519_key").write_text("key\n")
     monkeypatch.setattr(services, "start", begin)
     monkeypatch.setattr(services, "gone", lambda _: not listens)
     monkeypatch.setattr(services, "SSHD_CONFIG_FILE", state / "sshd_config")
-    return made(world)
+    return made(world, windows)
 
 
 def test_sshd_that_listens(state: Path, world: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:
     one = sshd(state, world, monkeypatch, listens=True)
     one.start_sshd()
     assert one.sshd == 7
+
+
+@pytest.mark.parametrize(
+    ("release", "language", "own"),
+    [("2019", "fr-FR", True), ("2022", "fr-FR", True), ("2025", "fr-FR", False), ("2022", "en-US", False)],
+)
+def test_the_key_is_where_sshd_looks_for_it(
+    state: Path,
+    world: Quiet,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    release: str,
+    language: str,
+    own: bool,
+) -> None:
+    """Before 2025 it does not know the group of administrators by a name that is not English."""
+    one = sshd(state, world, monkeypatch, listens=True, windows=Windows(RELEASES[release], language=language))
+    monkeypatch.setattr(one, "start_winrm", lambda: None)
+    (folder / bootstrap.SSH_FILES[-1]).write_text("a key")
+    play(one, folder, world)
+    (line,) = (line for line in (state / "sshd_config").read_text().splitlines() if "AuthorizedKeysFile" in line)
+    path = line.split()[1]
+    assert path.startswith("/c/Users/") is own
+    assert (world.drives.letters["C"] / path.removeprefix("/c/")).read_text() == "a key"
 
 
 def test_sshd_that_ends_is_an_error(state: Path, world: Quiet, monkeypatch: pytest.MonkeyPatch) -> None:

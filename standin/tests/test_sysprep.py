@@ -16,7 +16,7 @@ from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
-from winlab_standin.guest.releases import USER_APP, Windows
+from winlab_standin.guest.releases import REMOTE_APP, USER_APP, Windows
 from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
@@ -77,6 +77,14 @@ def test_an_app_of_one_user_stops_sysprep(machine: Machine) -> None:
     assert machine.world.asked == []
     machine.world.windows = Windows(traps=(USER_APP,))
     sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
+    assert sysprep.sealed(machine, {})["succeeded"]
+
+
+def test_an_app_that_system_can_remove_stops_nothing(machine: Machine) -> None:
+    machine.world.windows = Windows(installation="Server", traps=(REMOTE_APP,))
+    assert len(machine.node.apps()) == 1
+    sysprep.seal(machine, {"generalize": GENERALIZE, "begin": True})
+    assert machine.node.apps() == []
     assert sysprep.sealed(machine, {})["succeeded"]
 
 

@@ -170,12 +170,13 @@ def test_a_network_drops_the_connection_once(worker: Worker) -> None:
 def test_proxy_is_tried_and_simulated(worker: Worker) -> None:
     worker.up_to("proxy")
     settings = {"command": PROXY, "kubeconfig": "k", "config": "c"}
-    worker.programs.answers["kube-proxy.exe"] = (1, "unknown flag: --x")
-    with pytest.raises(ScriptError, match="unknown flag"):
-        worker.play("proxy", **settings)
-    worker.programs.answers["kube-proxy.exe"] = (1, "Error: Windows kernel is not compatible")
+    for refusal in ("unknown flag: --x", "flag provided but not defined: -log-file-size"):
+        worker.programs.answers["kube-log-runner.exe"] = (1, refusal)
+        with pytest.raises(ScriptError, match=refusal):
+            worker.play("proxy", **settings)
+    worker.programs.answers["kube-log-runner.exe"] = (1, "Error: Windows kernel is not compatible")
     assert worker.play("proxy", **settings) == {"changed": True, "service": "running"}
-    assert worker.programs.calls[-1] == [r"C:\k\kube-proxy.exe", "--config=C:/x"]
+    assert worker.programs.calls[-1] == [r"C:\k\kube-log-runner.exe", "C:/k/kube-proxy.exe", "--config=C:/x"]
     assert worker.play("proxy", **settings) == {"changed": False, "service": "running"}
 
 
@@ -199,11 +200,11 @@ def test_the_proxy_s_files_are_where_its_command_looks_for_them(worker: Worker) 
     from winlab.design.render import kube_proxy
 
     worker.up_to("proxy")
-    worker.programs.answers["kube-proxy.exe"] = (1, "Error: Windows kernel is not compatible")
+    worker.programs.answers["kube-log-runner.exe"] = (1, "Error: Windows kernel is not compatible")
     config = kube_proxy.config(
         versions.get(), node="node-1", address="10.77.0.101", pod_cidr="10.244.0.0/16", network="n"
     )
-    worker.play("proxy", command=kube_proxy.command(), kubeconfig="k", config=config)
+    worker.play("proxy", command=kube_proxy.command(versions.get()), kubeconfig="k", config=config)
     for path in (kube_proxy.CONFIG, kube_proxy.KUBECONFIG):
         assert (worker.machine.root / path.removeprefix("C:/")).is_file(), path
 

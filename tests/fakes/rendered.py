@@ -173,7 +173,7 @@ def cases(versions: Versions, os: SystemName) -> list[Case]:
         *_kubeadm(versions, os),
         *_kubelet(versions, os),
         *_proxy(versions, os),
-        *_log_runner(os),
+        *_log_runner(versions, os),
         *_containerd(versions, os),
     ]
 
@@ -242,9 +242,9 @@ def _proxy(versions: Versions, os: SystemName) -> Iterator[Case]:
         )
 
 
-def _log_runner(os: SystemName) -> Iterator[Case]:
+def _log_runner(versions: Versions, os: SystemName) -> Iterator[Case]:
     started = ("cmd.exe", "/c", "echo started") if os == "windows" else ("echo", "started")
-    flags = ("--log-file={folder}/log", *kubelet.ROTATION)
+    flags = ("--log-file={folder}/log", *kubelet.runner_flags(versions))
     yield Case("kube-log-runner's flags", "kube-log-runner", (*flags, *started))
     yield Case("kube-log-runner, the exit code", "kube-log-runner", (*flags, *_fails(os)), code=1)
 

@@ -24,6 +24,7 @@ BEACON = (
 )
 WINRM = "winlab: WinRM over HTTPS: Inbound Allow TCP 5986 Any"
 SSHD = "winlab: OpenSSH: Inbound Allow TCP 22 Any"
+OWN_KEYS = r"C:\Users\Administrator\.ssh\authorized_keys"  # for an sshd that does not know the group of administrators
 GRANTS = "/inheritance:r /grant *S-1-5-32-544:F /grant *S-1-5-18:F"
 
 
@@ -86,6 +87,7 @@ def test_bootstrap_leaves_the_expected_changes(fresh: Machine) -> None:
     others = {name: value for name, value in ran.changes.items() if not name.startswith(LISTENERS)}
     assert others == {
         **{rf"C:\ProgramData\ssh\{name}": rf"= D:\winlab\{name}" for name in KEYS},
+        OWN_KEYS: r"= D:\winlab\administrators_authorized_keys",
         r"C:\winlab\beacon.ps1": r"= D:\winlab\beacon.ps1",
         r"C:\winlab\ready.txt": "node-1\n",
         r"C:\Windows\Panther": "an empty folder",
@@ -103,6 +105,7 @@ def test_bootstrap_leaves_the_expected_changes(fresh: Machine) -> None:
         "task winlab-beacon": BEACON,
     }
     granted = [f"run icacls.exe {fresh_path(name)} {GRANTS}" for name in KEYS]
+    granted.append(f"run icacls.exe C:/Users/Administrator/.ssh/authorized_keys {GRANTS}")
     assert ran.every == [
         rf"acl C:\winlab {FOLDER_SDDL}",
         BEACON_NOTE,
@@ -289,6 +292,54 @@ def test_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
     assert any("The guest tools ended with exit code 1" in line for line in ran.told.out) == warned
 
 
+def guest_agent(node: Machine, body: str = "") -> None:
+    """The CD has its package."""
+    (node.d / "winlab/qemu-ga-x86_64.msi").write_text("MSI")
+    node.program(node.bin / "msiexec.exe", body)
+
+
+@pytest.mark.parametrize(("code", "warned"), [(0, False), (67, True)])
+def test_the_guest_agent_does_not_depend_on_the_guest_tools(fresh: Machine, code: int, warned: bool) -> None:
+    """Where a driver is in already the tools install nothing."""
+    guest_agent(fresh, f"exit {code}")
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "exit 67")
+    ran = bootstrap(fresh)
+    first, second = (line for line in ran.notes if "msiexec.exe" in line or "guest-tools.exe" in line)
+    agent = r"run msiexec.exe /i D:/winlab/qemu-ga-x86_64.msi /qn /norestart /l* C:\winlab\guest-agent.log"
+    assert re.sub(r"\S*/d/", "D:/", first) == agent
+    assert "virtio-win-guest-tools.exe" in second
+    said = "\n".join(ran.told.out)
+    assert "The guest tools ended with exit code 67" in said
+    assert ("The guest agent's installer ended with exit code 67" in said) == warned
+    phases = ["bootstrap", "guest-agent", "guest-tools", "winrm", "ssh", "ready"]
+    assert serial(fresh) == [f"winlab: phase={name}" for name in phases]
+
+
+def test_installers_that_hang_are_ended(fresh: Machine) -> None:
+    script = fresh.d / "winlab/bootstrap.ps1"
+    text, limit = script.read_text(), "$installerLimit = 600000"
+    assert text.count(limit) == 1
+    script.chmod(0o755)
+    script.write_text(text.replace(limit, "$installerLimit = 300"))
+    guest_agent(fresh, "exec sleep 3600")
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "exec sleep 3600")
+    ran = bootstrap(fresh)
+    ended = [line for line in ran.notes if line.startswith("run taskkill.exe /f /t /pid ")]
+    assert len(ended) == 2
+    for what in ("The guest agent's installer", "The guest tools"):
+        said = f"{what} ended with exit code 1460: it took more than 10 minutes"
+        assert any(said in line for line in ran.told.out)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
+def test_guest_tools_that_can_t_be_started_are_a_warning(fresh: Machine) -> None:
+    fresh.program(fresh.d / "winlab/virtio-win-guest-tools.exe", "")
+    (fresh.d / "winlab/virtio-win-guest-tools.exe").chmod(0o444)
+    ran = bootstrap(fresh)
+    assert any("The guest tools ended with exit code none: " in line for line in ran.told.out)
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
 def test_files_and_scripts_of_the_user(fresh: Machine) -> None:
     home = fresh.d / "winlab"
     for name in ("files/Tools/deep/x.txt", "files/y.txt"):
@@ -350,6 +401,16 @@ def test_openssh_from_the_package(fresh: Machine, param: str) -> None:
     assert not any(line.startswith("capability") for line in ran.notes)
     assert fresh.state()["services"]["sshd"]["status"] == "Running"
     assert warnings(fresh) == []
+
+
+def test_the_key_is_replaced_in_both_places(fresh: Machine) -> None:
+    """A clone gets a key of its own. In another language an older sshd reads only that in the profile."""
+    for path in (OWN_KEYS, r"C:\ProgramData\ssh\administrators_authorized_keys"):
+        write(fresh, path, "of the model")
+        fresh.path(path).chmod(0o444)
+    bootstrap(fresh)
+    assert read(fresh, OWN_KEYS) == "administrators_authorized_keys"
+    assert read(fresh, r"C:\ProgramData\ssh\administrators_authorized_keys") == "administrators_authorized_keys"
 
 
 def test_the_logs_of_an_older_sshd_get_their_access_list_too(fresh: Machine) -> None:

@@ -237,6 +237,29 @@ def test_progress_of_sysprep(node: Machine) -> None:
     assert (ran.changes, ran.notes) == ({}, [])
 
 
+PACKAGE = "SYSPRP Package Microsoft.Copilot_0.4.2.0 was installed for a user, but not provisioned for all users."
+REFUSED = "SYSPRP Failed to remove apps for the current user: 0x80073cf2."
+
+
+@pytest.mark.parametrize(
+    ("errors", "activities", "told"),
+    [
+        ([REFUSED], ["a", PACKAGE, "b", PACKAGE], [PACKAGE, REFUSED]),
+        ([PACKAGE, REFUSED], [PACKAGE], [PACKAGE, REFUSED]),
+        ([REFUSED], ["a"], [REFUSED]),
+        (["other"], [PACKAGE], ["other"]),
+    ],
+)
+def test_the_app_that_sysprep_refuses_is_named(
+    node: Machine, errors: list[str], activities: list[str], told: list[str]
+) -> None:
+    """Only its log of activities may have it, or the log of errors far from its end."""
+    for name, lines in (("setuperr", errors), ("setupact", activities)):
+        text = "".join(f"{line}\n" for line in lines)
+        write(node, rf"C:\Windows\System32\Sysprep\Panther\{name}.log", text)
+    act(node, "sealed", errors=told)
+
+
 # -- push
 
 PLACES = {

@@ -67,7 +67,7 @@ def test_a_bridged_network_is_made_by_a_task(node: Machine) -> None:
     ran.changes.pop(r"C:\winlab\network.log")
     row = {**NET, "ManagementIP": "10.77.0.12", "NetworkAdapterName": "Ethernet"}
     assert json.loads(str(ran.changes.pop("networks"))) == [row]
-    assert json.loads(str(ran.changes.pop("endpoints"))) == [ENDPOINT]
+    assert json.loads(str(ran.changes.pop("endpoints"))) == [{**ENDPOINT, "Attached": True}]
     assert json.loads(str(ran.changes.pop(r"C:\winlab\network-state.json"))) == {"state": "done", "id": "networks-1"}
     assert json.loads(str(ran.changes.pop(r"C:\winlab\network.json"))) == NETWORK
     assert ran.changes == {
@@ -216,10 +216,60 @@ def test_a_different_endpoint_is_recreated(node: Machine, part: dict[str, str]) 
     assert "/attach" in hns(ran)[2]
 
 
-def test_an_endpoint_that_is_attached_already(node: Machine) -> None:
+ATTACH = "POST /endpoints/endpoints-1/attach"
+ATTACHED = 0x803B0014  # HCN_E_ENDPOINT_ALREADY_ATTACHED
+GERMAN = "Dieser Endpunkt ist bereits an den Switch angefuegt."
+
+
+def without_address(node: Machine) -> None:
+    """The endpoint's address is on no adapter."""
+    state = node.state()
+    state["adapters"][0]["addresses"].remove("10.244.2.2")
+    node.state(state)
+
+
+@pytest.mark.parametrize("language", ["en-US", "fr-FR"])
+def test_an_endpoint_that_is_still_attached_after_a_restart(node: Machine, language: str) -> None:
     made(node)
-    change(node, hns_errors={"POST /endpoints/endpoints-1/attach": "The endpoint is already attached to the switch."})
+    change(node, endpoints=[{**ENDPOINT, "Attached": True}], language=language)
+    ran = run_network(node)
+    assert sum("/attach" in line for line in ran.notes) == 1
+    assert json_of(node, r"C:\winlab\network-state.json") == {"state": "done", "id": "networks-1"}
+
+
+@pytest.mark.parametrize(
+    ("refusal", "known"),
+    [
+        ("The endpoint is already attached to the switch.", True),
+        ({"text": GERMAN, "code": ATTACHED}, True),
+        ({"text": GERMAN, "code": ATTACHED - (1 << 32)}, True),
+        ({"code": ATTACHED, "bare": True}, True),
+        (GERMAN, False),
+    ],
+)
+def test_hns_says_that_an_endpoint_is_attached_in_its_own_language(
+    node: Machine, refusal: str | dict[str, Any], known: bool
+) -> None:
+    """By its code or in English it is understood; else by the address. Then only the adapter is waited for."""
+    made(node)
+    change(node, hns_errors={ATTACH: refusal})
     run_network(node)
+    without_address(node)
+    run_network(node, 1)
+    error = json_of(node, r"C:\winlab\network-state.json")["error"]  # type: ignore[index]
+    if known:
+        assert error == "There is no adapter with the address 10.244.2.2 after a minute."
+    else:
+        assert error == f"HNS refuses {ATTACH}: {GERMAN}"
+
+
+@pytest.mark.parametrize("times", [1, 19])
+def test_a_new_endpoint_may_not_be_attachable_at_once(node: Machine, times: int) -> None:
+    """The virtual switch is still coming up."""
+    joined(node)
+    change(node, hns_errors={ATTACH: {"text": "Element not found.", "code": 0x80070490, "times": times}})
+    ran = act(node, "cni", CNI, changed=True)
+    assert sum("/attach" in line for line in ran.notes) == times + 1
 
 
 @pytest.mark.parametrize(
@@ -228,10 +278,16 @@ def test_an_endpoint_that_is_attached_already(node: Machine) -> None:
 )
 def test_a_refusal_of_hns_is_reported(node: Machine, request_line: str) -> None:
     made(node)
-    change(node, hns_errors={request_line: "Element not found."})
-    run_network(node, 1)
-    said = {"state": "failed", "error": f"HNS refuses {request_line}: Element not found."}
-    assert json_of(node, r"C:\winlab\network-state.json") == said
+    without_address(node)
+    for refusal, shown in (
+        ("Element not found.", "Element not found."),
+        ({"text": "Element not found. ", "code": 0x80070490}, "Element not found. (0x80070490)"),
+        ({"code": 0x80070490, "bare": True}, "(0x80070490)"),
+    ):
+        change(node, hns_errors={request_line: refusal})
+        run_network(node, 1)
+        said = {"state": "failed", "error": f"HNS refuses {request_line}: {shown}"}
+        assert json_of(node, r"C:\winlab\network-state.json") == said
 
 
 def test_a_failed_start_of_the_transcript_is_reported(node: Machine) -> None:

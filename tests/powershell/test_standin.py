@@ -31,7 +31,7 @@ from winlab_standin.guest import (
     wine,
 )
 from winlab_standin.guest.commands import COMMANDS
-from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, USER_APP, Windows
+from winlab_standin.guest.releases import NO_OPENSSH, PORT_TAKEN, REMOTE_APP, TOOLS_HANG, USER_APP, Windows
 from winlab_standin.guest.resident import Resident
 from winlab_standin.guest.shell import Cancelled, Shell, Streams
 from winlab_standin.guest.world import World
@@ -92,6 +92,10 @@ class Scripted(Worker):
         line = rf"powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File D:\scripts\{script}.ps1"
         code = shell.run(line, streams)
         return code, "".join(said).splitlines(), "".join(told)
+
+    def be(self, windows: Windows) -> None:
+        """Have this Windows installed."""
+        self.machine.world.windows = self.machine.world.registry.windows = windows
 
     def shell(self, line: str, alone: bool = False) -> tuple[int, str, str]:
         """Run a line as WinRM does, without input; *alone*: as the answer file does."""
@@ -184,10 +188,14 @@ def first_logon(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> FirstLog
     monkeypatch.setattr(accounts, "rename", lambda *_: None)
     monkeypatch.setattr(World, "log_off", lambda _: made.off.append(1))
     monkeypatch.setattr(World, "logged_on", lambda _: False)
-    # the script's waits are for a real machine
+    hurry(monkeypatch)
+    return made
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten the waits of the scripts, which are for a real machine."""
     plain = engine._environment
     monkeypatch.setattr(engine, "_environment", lambda *given: {**plain(*given), "WINLAB_PS_HASTE": "100"})
-    return made
 
 
 def test_bootstrap(first_logon: FirstLogon) -> None:
@@ -216,6 +224,19 @@ def test_bootstrap_without_openssh(first_logon: FirstLogon) -> None:
     assert said.endswith("winlab: phase=ready\r\n")
     assert first_logon.scripted.again == ["WinRM"]
     assert "sshd" not in machine.node.kept()["services"]
+
+
+def test_bootstrap_with_guest_tools_that_never_end(first_logon: FirstLogon) -> None:
+    machine = first_logon.scripted.machine
+    machine.world.windows = Windows(traps=(TOOLS_HANG,))
+    for name in ("virtio-win-guest-tools.exe", "qemu-ga-x86_64.msi"):
+        (machine.cd / "winlab" / name).touch()
+    said = first_logon.run()
+    assert "winlab: phase=guest-agent\r\nwinlab: phase=guest-tools\r\n" in said
+    assert said.endswith("winlab: phase=ready\r\n")
+    log = machine.c("winlab/bootstrap.log").read_text(errors="replace")
+    assert "The guest tools ended with exit code 1460: it took more than 10 minutes" in log
+    assert "The guest agent's installer" not in log
 
 
 def test_bootstrap_whose_end_is_not_on_the_serial_port(
@@ -291,10 +312,39 @@ def test_sysprep(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["errors"] == [sysprep.LOG_LINE]
 
 
-def test_an_app_of_one_user_stops_sysprep(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(World, "power", lambda _, action, delay: asked.append(action))
-    scripted.machine.world.windows = Windows(installation="Server", traps=(USER_APP,))
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What sysprep asks of the machine."""
+    made: list[str] = []
+    monkeypatch.setattr(World, "power", lambda _, action, delay: made.append(action))
+    hurry(monkeypatch)
+    return made
+
+
+def test_a_windows_without_openssh_is_generalized(scripted: Scripted, asked: list[str]) -> None:
+    scripted.be(Windows(traps=(NO_OPENSSH,)))
+    scripted.play("seal", generalize=GENERALIZE, begin=True)
+    assert (asked, scripted.play("sealed")["succeeded"]) == (["poweroff"], True)
+
+
+def test_an_app_that_a_remote_session_can_t_remove_stops_nothing(scripted: Scripted, asked: list[str]) -> None:
+    """The scripts leave that to SYSTEM. What a remote session does itself, it can't."""
+    scripted.be(Windows(installation="Server", traps=(REMOTE_APP,)))
+    (app,) = scripted.machine.node.apps()
+    _, said, told = scripted.shell(
+        f"powershell.exe -NoProfile -Command \"Remove-AppxPackage -Package '{app}_1.0' -AllUsers\""
+    )
+    assert "0x80073D19" in said + told
+    assert scripted.machine.node.apps() == [app]
+    code, lines, told = scripted.ask("seal", {"generalize": GENERALIZE, "begin": True})
+    assert code == 0, told
+    assert f"winlab: removing the app {app}" in lines
+    assert scripted.machine.node.apps() == []
+    assert (asked, scripted.play("sealed")["succeeded"]) == (["poweroff"], True)
+
+
+def test_an_app_of_one_user_stops_sysprep(scripted: Scripted, asked: list[str]) -> None:
+    scripted.be(Windows(installation="Server", traps=(USER_APP,)))
     code, said, told = scripted.ask("seal", {"generalize": GENERALIZE, "begin": True})
     assert code == 0, told
     assert "winlab: it stays: Removal failed. 0x80073CFA" in said

@@ -31,7 +31,7 @@ def test_lines_outside_of_scripts_are_found() -> None:
     """Those that there are now; a new one is taken by itself."""
     every = fragments()
     names = {name.rpartition("-")[0] for name in every}
-    assert {"Autounattend.xml.j2", "updates-task", "winlab-checks-windows_gates.py"} <= names
+    assert {"Autounattend.xml.j2", "seal-task", "updates-task", "winlab-checks-windows_gates.py"} <= names
     assert KERNEL_SCRIPT in every.values()
     assert "Restart-Service -Name kubelet -Force" in every.values()
     assert "Set-Date -Adjust ([TimeSpan]::FromMilliseconds(0))" in every.values()

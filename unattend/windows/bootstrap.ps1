@@ -32,6 +32,24 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(
     }
 }
 
+# An installer of something that nothing here needs: it has ten minutes, and whatever becomes of it is a warning. That
+# is $Warning and its exit code. Start-Process -Wait has no limit, and waits for all that the program has started
+$installerLimit = 600000 # milliseconds
+function Install-Extra([string]$Warning, [string]$Program, [string[]]$Arguments) {
+    try {
+        $run = Start-Process -FilePath $Program -ArgumentList $Arguments -PassThru
+        $null = $run.Handle # else there is no exit code later
+        if (-not $run.WaitForExit($installerLimit)) {
+            & taskkill.exe /f /t /pid $run.Id | Out-Host
+            Write-Warning "$Warning 1460: it took more than 10 minutes"
+        } elseif ($run.ExitCode -notin 0, 3010) {
+            Write-Warning "$Warning $($run.ExitCode)"
+        }
+    } catch {
+        Write-Warning "$Warning none: $_"
+    }
+}
+
 # Only SYSTEM and Administrators write there. A folder at the root of a disk would let every user change what is in it;
 # sshd since 9.4 does not even start
 function Set-AdminAcl([string]$Path) {
@@ -72,6 +90,14 @@ function Write-Dump {
     Write-Phase 'END dump'
 }
 
+# A key of sshd, to which only SYSTEM and Administrators have access
+function Copy-Key([string]$Name, [string]$To) {
+    Copy-Item -Path (Join-Path $here $Name) -Destination $To -Force
+    # A file copied from a CD is read-only
+    Set-ItemProperty -Path $To -Name IsReadOnly -Value $false
+    Invoke-Native 'icacls.exe' @($To, '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
+}
+
 # OpenSSH: in the box on 2025, the bundled package or the capability before
 function Install-Sshd {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
@@ -104,12 +130,13 @@ function Install-Sshd {
     Set-AdminAcl $ssh
     if (Test-Path -Path "$ssh\logs") { Set-AdminAcl "$ssh\logs" }
     foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
-        Copy-Item -Path (Join-Path $here $name) -Destination (Join-Path $ssh $name) -Force
-        # A file copied from a CD is read-only
-        Set-ItemProperty -Path (Join-Path $ssh $name) -Name IsReadOnly -Value $false
-        Invoke-Native 'icacls.exe' @(
-            (Join-Path $ssh $name), '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
+        Copy-Key $name (Join-Path $ssh $name)
     }
+    # In other languages an sshd before 2025's does not know the group "administrators", and so looks into the profile
+    # (PowerShell/Win32-OpenSSH#1596)
+    $own = Join-Path $env:USERPROFILE '.ssh'
+    New-Item -ItemType Directory -Force -Path $own | Out-Null
+    Copy-Key 'administrators_authorized_keys' (Join-Path $own 'authorized_keys')
     if (-not (Get-NetFirewallRule -Name 'winlab-sshd' -ErrorAction SilentlyContinue)) {
         New-NetFirewallRule -Name 'winlab-sshd' -DisplayName 'winlab: OpenSSH' -Direction Inbound `
             -Action Allow -Protocol TCP -LocalPort 22 -Profile Any | Out-Null
@@ -172,13 +199,19 @@ try {
         }
     }
 
-    # QEMU's guest agent and the drivers' services, which nothing here needs. 3010: wants a restart
+    # QEMU's guest agent and the drivers' services. The agent first, by its own package: the guest tools, which have it,
+    # too, install nothing at all where one of their drivers is in already. 3010: wants a restart
+    $agent = Join-Path $here 'qemu-ga-x86_64.msi'
     $tools = Join-Path $here 'virtio-win-guest-tools.exe'
+    if (Test-Path -Path $agent) {
+        Write-Phase 'phase=guest-agent'
+        Install-Extra "The guest agent's installer ended with exit code" 'msiexec.exe' @(
+            '/i', "`"$agent`"", '/qn', '/norestart', '/l*', 'C:\winlab\guest-agent.log')
+    }
     if (Test-Path -Path $tools) {
         Write-Phase 'phase=guest-tools'
-        $run = Start-Process -FilePath $tools -Wait -PassThru `
-            -ArgumentList '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log'
-        if ($run.ExitCode -notin 0, 3010) { Write-Warning "The guest tools ended with exit code $($run.ExitCode)" }
+        Install-Extra 'The guest tools ended with exit code' $tools @(
+            '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log')
     }
 
     # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear

@@ -233,6 +233,7 @@ def _write(request: BuildRequest, system: System) -> None:
             "/sources/install.wim": install,
             f"/{SWITCHES}": _switches(request.options),
             **virtio.files(of),
+            **virtio.tools(),
         },
     )
     partial.replace(request.output)

@@ -1,6 +1,6 @@
 """The stand-in's virtio drivers: .inf files laid out as virtio-win's, with nothing behind them.
 
-They are on the stand-in media, so that a rehearsal stages drivers as a real installation does.
+They are on the stand-in media, so that a rehearsal stages drivers and guest tools as a real installation does.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from winlab_standin.guest.releases import DEFAULT, Release
 
 FOLDER = "/standin/virtio-win"
+TOOLS = ("virtio-win-guest-tools.exe", "guest-agent/qemu-ga-x86_64.msi")
 # Driver: the .inf's name, the devices of virtio 0.9 and 1.0 (virtio 1.2, 4.1.2.1), and the programs that it names
 DRIVERS = {
     "vioscsi": ("vioscsi.inf", ("1004", "1048"), ("vioscsi.sys",)),
@@ -26,6 +27,11 @@ def files(release: Release = DEFAULT) -> dict[str, bytes]:
             found[f"{folder}/{program}"] = b"winlab's stand-in: this is no driver\r\n"
         found[f"{folder}/{driver.lower()}.pdb"] = b"debug symbols, which stay behind\r\n"
     return found
+
+
+def tools() -> dict[str, bytes]:
+    """The guest tools and the guest agent's package, which install nothing, by their paths on the media."""
+    return dict.fromkeys((f"{FOLDER}/{name}" for name in TOOLS), b"winlab's stand-in: this installs nothing\r\n")
 
 
 def _inf(driver: str, devices: tuple[str, ...], programs: tuple[str, ...]) -> str:

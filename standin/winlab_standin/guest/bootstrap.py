@@ -17,6 +17,7 @@ from winlab_standin.guest.releases import NO_OPENSSH
 from winlab_standin.guest.world import World
 
 KNOWN = Path("/usr/lib/standin/known.json")
+OWN_KEYS = Path("Users/Administrator/.ssh/authorized_keys")  # where the last of these is, too
 SSH_FILES = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
 ANSWERS = ("unattend.xml", "unattend-original.xml")  # the copies that Setup leaves in Panther
 CONFIG = Path("Windows/System32/config")
@@ -96,8 +97,9 @@ def _play(folder: Path, world: World, root: Path) -> None:
     driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
     if not world.adapters():
         raise RefusedError("Windows has no network adapter: its driver is missing")
-    if (folder / "virtio-win-guest-tools.exe").exists():
-        world.serial("winlab: phase=guest-tools\r\n")  # the stand-in has the guest agent already
+    for name, phase in (("qemu-ga-x86_64.msi", "guest-agent"), ("virtio-win-guest-tools.exe", "guest-tools")):
+        if (folder / name).exists():
+            world.serial(f"winlab: phase={phase}\r\n")  # the stand-in has the guest agent already
     (config / "standin-mtu").write_text(f"{mtu}\n")
     for adapter in world.adapters():
         run(["ip", "link", "set", "dev", adapter.name, "mtu", str(mtu)])
@@ -141,6 +143,9 @@ def _install_sshd(folder: Path, world: World, root: Path) -> None:
     ssh.mkdir(parents=True, exist_ok=True)
     for name in SSH_FILES:
         shutil.copyfile(folder / name, ssh / name)
+    own = root / OWN_KEYS
+    own.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(folder / SSH_FILES[-1], own)
     firewall.add_rule(world.registry, "winlab-sshd", "22", "winlab: OpenSSH")
     restart("sshd")
 

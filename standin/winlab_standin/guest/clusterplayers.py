@@ -2,7 +2,7 @@
 
 kubeadm.exe, kubelet.exe and ctr.exe are really run. Two things are not real. The network of HNS is only written down,
 though the connection is really dropped as Windows drops it. kube-proxy's program is run once, to see that it takes its
-flags and its configuration, and ends on Wine.
+flags and its configuration, and ends on Wine; so is the runner of its logs.
 """
 
 from __future__ import annotations
@@ -254,18 +254,19 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def try_proxy(command: str) -> None:
-    """Run kube-proxy.exe with its arguments: on Wine it ends, and must have nothing else to say against them.
+    """Run a service's command, not as a service, and without a log file, so that its output is seen.
+
+    On Wine kube-proxy.exe ends. Neither it nor the runner of its logs must have anything else to say.
 
     :raises ScriptError: a flag or the configuration is refused.
     """
-    words = command.split()
-    place = next((at for at, word in enumerate(words) if word.lower().endswith("kube-proxy.exe")), None)
-    if place is None:
+    words = [word for word in command.split() if word != "--windows-service" and not word.startswith("--log-file=")]
+    if not any(word.lower().endswith("kube-proxy.exe") for word in words):
         raise ScriptError("settings.command starts no kube-proxy.exe.")
-    arguments = [word for word in words[place + 1 :] if word != "--windows-service"]
-    code, text = wine.call([r"C:\k\kube-proxy.exe", *arguments], limit=120)
+    code, text = wine.call(words, limit=120)
     if code and NO_KERNEL not in text:
-        raise ScriptError(f"kube-proxy.exe ended with exit code {code}: {text.strip()[-600:]}")
+        program = words[0].rpartition("\\")[2]
+        raise ScriptError(f"{program} ended with exit code {code}: {text.strip()[-600:]}")
 
 
 def routes(machine: Machine, given: Settings) -> dict[str, Any]:

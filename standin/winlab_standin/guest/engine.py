@@ -64,7 +64,8 @@ def _run_task(commands: Commands, row: Task) -> None:
     """Do what a scheduled task does; nobody hears it."""
     if row["execute"].lower() in ("powershell", "powershell.exe"):
         # it may run for ever
-        powershell(Shell(World.real(), commands, alone=True), row["arguments"], Streams(_unheard, _unheard))
+        shell, account = Shell(World.real(), commands, alone=True), row["who"].partition(" ")[0]
+        powershell(shell, row["arguments"], Streams(_unheard, _unheard), account)
 
 
 TASKS = Tasks()
@@ -104,8 +105,11 @@ def words_of(rest: str, folder: Path, real: Callable[[str], Path | None]) -> lis
     return words
 
 
-def powershell(shell: Shell, rest: str, streams: Streams) -> int:
-    """What ``powershell.exe`` does with the arguments *rest*."""
+def powershell(shell: Shell, rest: str, streams: Streams, account: str = "") -> int:
+    """What ``powershell.exe`` does with the arguments *rest*.
+
+    :param account: in whose name it runs; empty: the Administrator's, in a session.
+    """
     engine = program()
     assert engine is not None
     folder = STATE / f"node.{os.getpid()}.{next(_COUNT)}"
@@ -123,7 +127,7 @@ def powershell(shell: Shell, rest: str, streams: Streams) -> int:
         try:
             line: list[str | Path] = [engine, *words]
             conversation = (line, streams.read, streams.out, streams.err, shell.check)
-            env = _environment(folder, shell)
+            env = _environment(folder, shell) | {"WINLAB_ACCOUNT": account}
             code = None if shell.alone else resident().converse(*conversation, env=env)
             if code is None:
                 code = converse(*conversation, env=env)

@@ -21,7 +21,7 @@ from winlab_standin.guest import accounts, firewall, winservices
 from winlab_standin.guest.kept import locked, write
 from winlab_standin.guest.nodestate import Kept, NetAdapter, Nothing, Service, State, User
 from winlab_standin.guest.place import STATE
-from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, NO_OPENSSH
+from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, NO_OPENSSH, STAYING_APP
 from winlab_standin.guest.winservices import Manager, Unit
 from winlab_standin.guest.world import World
 
@@ -34,6 +34,7 @@ RESTARTS = {"sshd", "WinRM"}  # services of Windows that really start anew
 DROP = 6.0  # seconds without connections while HNS makes a network
 OFFLINE = 99  # how many times Windows Update can't be reached, of a Windows that does not reach it
 EVALUATION = 180 * 24 * 60  # minutes
+STAYS = "Removal failed. 0x80073CFA"  # of an app
 COMPLETE = "IMAGE_STATE_COMPLETE"  # Microsoft, "Windows Setup States"
 RESEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
 PRIVATE = {firewall.PRIVATE: "Private", firewall.PUBLIC: "Public"}
@@ -83,6 +84,7 @@ def _fresh() -> Kept:
         "rules": {},
         "networks": [],
         "endpoints": [],
+        "removed_apps": [],
     }
 
 
@@ -159,6 +161,21 @@ class Node:
         """The networks of HNS by name."""
         return {str(row["Name"]): row for row in self.kept()["networks"]}
 
+    def apps(self) -> list[str]:
+        """The apps that one user has."""
+        removed = self.kept()["removed_apps"]
+        return [app for app in self.world.windows.apps if app not in removed]
+
+    def remove_app(self, name: str) -> None:
+        """Have SYSTEM remove an app.
+
+        :raises OSError: Windows refuses.
+        """
+        if name == STAYING_APP:
+            raise OSError(STAYS)
+        with self.changing() as kept:
+            kept["removed_apps"].append(name)
+
     # -- for scripts
 
     def state(self) -> State:
@@ -185,9 +202,11 @@ class Node:
             for number, adapter in enumerate(world.adapters(), 1)
         ]
         if adapters:
-            adapters[0]["addresses"] += [str(row["IPAddress"]) for row in kept["endpoints"] if row.get("IPAddress")]
+            adapters[0]["addresses"] += [str(row["IPAddress"]) for row in kept["endpoints"] if row.get("Attached")]
         category = PRIVATE[firewall.category(world.registry)]
-        apps = world.windows.apps
+        apps = [
+            {"name": app, "users": ["Installed"], "stays": STAYS if app == STAYING_APP else ""} for app in self.apps()
+        ]
         users: list[User] = [
             {"Name": world.account(), "SID": "S-1-5-21-1004336348-1177238915-682003330-500"},
             {"Name": "Guest", "SID": "S-1-5-21-1004336348-1177238915-682003330-501"},
@@ -207,12 +226,14 @@ class Node:
             "users": users,
             "logged_on": [world.account()] if world.logged_on() else [],
             "release": world.windows.release.name,
+            "language": world.windows.language,
+            "traps": list(world.windows.traps),
             "booted": world.booted(),
             "processes": [],  # sysprep is done at once
             "evaluation": EVALUATION,
             "volumes": [self._volume(letter) for letter in sorted(world.drives.letters)],
             "offline": OFFLINE if NO_OPENSSH in world.windows.traps else 0,
-            "apps": [{"name": app, "framework": False, "users": ["Installed"]} for app in apps] if apps else None,
+            "apps": apps if world.windows.desktop else None,
             **NOTHING,
         }
 
@@ -240,6 +261,8 @@ class Node:
             kept["endpoints"] = _rows(kept["endpoints"], before["endpoints"], after["endpoints"])
             gone = {row["ID"] for row in before["networks"]} - {row["ID"] for row in after["networks"]}
             kept["networks"] = [row for row in kept["networks"] if row["ID"] not in gone]
+            apps = [{str(row["name"]) for row in one["apps"] or []} for one in (before, after)]
+            kept["removed_apps"] += sorted(apps[0] - apps[1])
         for name, text in after["rules"].items():
             if name not in before["rules"]:
                 self._rule(name, text)

@@ -71,7 +71,7 @@ class Nothing(TypedDict):
     features_refused: bool
     cim: dict[str, int]
     hns_busy: int
-    hns_errors: dict[str, str]
+    hns_errors: dict[str, Any]
     hns_gone: int
     task_states: list[str]
     dead_tasks: list[str]
@@ -94,12 +94,14 @@ class State(Nothing):
     users: list[User]
     logged_on: list[str]
     release: str
+    language: str
+    traps: list[str]  # releases.TRAPS
     booted: str  # UTC, as 2026-11-21T10:00:00Z
     processes: list[str]
     evaluation: int  # minutes
     volumes: list[dict[str, Any]]
     offline: int  # how many times Windows Update can't be reached
-    apps: list[dict[str, Any]] | None  # None: Server Core knows none
+    apps: list[dict[str, Any]] | None  # None: Server Core has nothing behind Appx
 
 
 class Kept(TypedDict):
@@ -111,3 +113,4 @@ class Kept(TypedDict):
     rules: dict[str, str]
     networks: list[dict[str, Any]]
     endpoints: list[dict[str, Any]]
+    removed_apps: list[str]

@@ -18,8 +18,13 @@ SWITCHES = "standin/switches.json"  # on the medium
 # Traps that a medium may set, by the names of its switches: what some Windows do, and others don't
 NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Update
 USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
+REMOTE_APP = "remote-app"  # on a Desktop the account SYSTEM can remove an app of one user, and a remote session can't
 PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
-TRAPS = (NO_OPENSSH, USER_APP, PORT_TAKEN)
+TOOLS_HANG = "tools-hang"  # the installer of virtio-win's guest tools never ends
+TRAPS = (NO_OPENSSH, USER_APP, REMOTE_APP, PORT_TAKEN, TOOLS_HANG)
+# Apps that sysprep does not accept, by the traps that bring them; the first can't be removed at all
+STAYING_APP = "Microsoft.MicrosoftEdge.Stable"
+APPS = {STAYING_APP: USER_APP, "MicrosoftCorporationII.WinAppRuntime.Main.1.7": REMOTE_APP}
 ENGLISH = "en-US"
 # The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
 ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
@@ -41,6 +46,7 @@ class Release:
     drivers: str  # virtio-win's folder for it
     conx: bool = False
     named_version: bool = True  # whether it has the value DisplayVersion; ReleaseId stands in for it before
+    english_ssh: bool = True  # whether its sshd knows the group of administrators by its English name only
 
 
 # The revisions are those of Microsoft's newest evaluation media, but for 2022: before KB5044281 it breaks Calico
@@ -49,7 +55,7 @@ RELEASES = {
     for one in (
         Release("2019", 17763, 3650, "1809", "2k19", named_version=False),
         Release("2022", 20348, 2762, "21H2", "2k22"),
-        Release("2025", 26100, 32230, "24H2", "2k25", conx=True),
+        Release("2025", 26100, 32230, "24H2", "2k25", conx=True, english_ssh=False),
     )
 }
 DEFAULT = RELEASES["2022"]
@@ -78,10 +84,19 @@ class Windows:
     traps: tuple[str, ...] = ()  # those of its medium
 
     @property
+    def own_keys(self) -> bool:
+        """Whether sshd takes administrators for users like others, whose keys are in their profiles."""
+        return self.release.english_ssh and self.language != ENGLISH
+
+    @property
+    def desktop(self) -> bool:
+        """Whether it has one; Server Core has none."""
+        return self.installation == "Server"
+
+    @property
     def apps(self) -> tuple[str, ...]:
-        """The apps that one user has, and that can't be removed. Server Core has none."""
-        desktop = self.installation == "Server"
-        return ("Microsoft.MicrosoftEdge.Stable",) if desktop and USER_APP in self.traps else ()
+        """The apps that one user has at first."""
+        return tuple(app for app, trap in APPS.items() if trap in self.traps) if self.desktop else ()
 
     @property
     def name(self) -> str:

@@ -27,7 +27,7 @@ LATE = 120.0
 SSHD_CONFIG_FILE = Path("/etc/ssh/sshd_config")
 SSHD_CONFIG = """\
 HostKey /run/standin/ssh_host_ed25519_key
-AuthorizedKeysFile /c/ProgramData/ssh/administrators_authorized_keys
+AuthorizedKeysFile {keys}
 PidFile /run/sshd.pid
 StrictModes no
 PermitRootLogin yes
@@ -42,6 +42,7 @@ AllowUsers Administrator administrator
 Subsystem sftp internal-sftp -d /
 """
 # The account has number 0, so sshd calls it root; "PermitRootLogin" is about it
+KEYS, OWN_KEYS = "/c/ProgramData/ssh/administrators_authorized_keys", "/c/Users/Administrator/.ssh/authorized_keys"
 
 
 def gone(number: int) -> bool:
@@ -70,6 +71,7 @@ class Services:
     """Starts the services; *make* gives a new cmd.exe, *config* is System32\\config."""
 
     def __init__(self, make: Callable[[], Shell], config: Path, windows: Windows | None = None) -> None:
+        self.windows = windows or Windows()
         self.service = Service(make, windows)
         self.config = config
         self.registry = Registry(config / REGISTRY, windows)
@@ -157,7 +159,7 @@ class Services:
         # The private key must end with a newline and be nobody else's: a file on C: can have neither
         shutil.copyfile(C / "ProgramData/ssh/ssh_host_ed25519_key", key)
         key.chmod(0o600)
-        SSHD_CONFIG_FILE.write_text(SSHD_CONFIG)
+        SSHD_CONFIG_FILE.write_text(SSHD_CONFIG.format(keys=OWN_KEYS if self.windows.own_keys else KEYS))
         # sshd knows no firewall: where Windows' lets nobody in, it listens to this machine only
         words = [] if firewall.allows(self.registry, 22) else ["-o", "ListenAddress=127.0.0.1"]
         self.sshd = start(["/usr/sbin/sshd", "-D", "-e", *words], log=SSHD_LOG)

@@ -36,6 +36,8 @@ IDENTITY = (
 )
 # And what seal.ps1 takes away before
 TRACES = (
+    "ProgramData/ssh/administrators_authorized_keys",
+    "Users/Administrator/.ssh/authorized_keys",
     "winlab/ready.txt",
     "winlab/bootstrap.log",
     "Windows/Panther/setupact.log",
@@ -85,9 +87,12 @@ def _seal(machine: Machine) -> None:
     ssh = [*(machine.root / "ProgramData/ssh").glob("ssh_host_*")]
     for path in (*ssh, *(machine.c(name) for name in TRACES)):
         path.unlink(missing_ok=True)
-    for app in machine.world.windows.apps:
+    for app in machine.node.apps():
         machine.tell(f"winlab: removing the app {app}")
-        machine.tell("winlab: it stays: Removal failed. 0x80073CFA")
+        try:
+            machine.node.remove_app(app)
+        except OSError as error:
+            machine.tell(f"winlab: it stays: {error}")
     machine.tell("winlab: starting sysprep")
     generalize(machine)
 
@@ -98,7 +103,7 @@ def generalize(machine: Machine) -> None:
     folder = machine.c("Windows/System32/Sysprep")
     (folder / "Panther").mkdir(parents=True, exist_ok=True)
     log = folder / "Panther/setuperr.log"
-    if apps := machine.world.windows.apps:
+    if apps := machine.node.apps():
         log.write_text("".join(f"{APP_LINES.format(app)}\r\n" for app in apps), encoding="utf-8")
         return
     for name in IDENTITY:

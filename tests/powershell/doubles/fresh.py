@@ -10,6 +10,8 @@ NATIVE = {
     "netsh.exe": "",
     "icacls.exe": "",
     "pnputil.exe": "",
+    "msiexec.exe": "",
+    "taskkill.exe": 'for last; do :; done; kill -9 "$last"',
     "logoff.exe": "",
     "tar.exe": 'exec tar "$@"',
     "route.exe": """
@@ -160,7 +162,9 @@ FRESH: dict[str, Any] = {
     "profiles": [{"ifIndex": 4, "category": "Public"}],
     "unguarded": [],  # the firewall's profiles that are off
     "defender": True,
-    "apps": None,  # on a Desktop: {name, framework, users: what each has of it}
+    # on a Desktop: {name, framework, signature, stays: why it can't be removed, users: what each has of it}, or a text
+    # with which Appx refuses to answer
+    "apps": None,
     "provisioned": [],
     "offline": 0,  # how many times Windows Update can't be reached
     "features_refused": False,
@@ -168,7 +172,8 @@ FRESH: dict[str, Any] = {
     "task_states": [],  # a task's next states, one per query, or {state, does}: what happens just before
     "dead_tasks": [],  # those that end at once and leave nothing
     "hns_busy": 0,  # how many times HNS gives no answer
-    "hns_errors": {},
+    "hns_errors": {},  # by request: a text; or {text, code, bare: the code alone, times: how often}
+    "language": "en-US",  # of Windows
     "hns_gone": 0,  # how many objects were deleted
     "policies": [],
 }

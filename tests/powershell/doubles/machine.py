@@ -22,7 +22,13 @@ from powershell.doubles.fresh import COMPLETE, FRESH, NATIVE, PLUGINS, PROGRAMS
 from powershell.doubles.session import WINDOWS, Session
 
 HERE = Path(__file__).resolve().parent
-PARTS = {"cni": ("network",), "containerd": ("images",), "load": ("images",)}  # of scripts: others that they run
+PARTS = {
+    "cni": ("network",),
+    "containerd": ("images",),
+    "load": ("images",),
+    "seal": ("tasks",),
+    "updates": ("tasks",),
+}  # of scripts: others that they run
 LIMIT = 600.0  # seconds for a script; only one that hangs exceeds it
 
 
@@ -133,7 +139,11 @@ class Machine:
         (self.folder / "registry.json").write_text(
             json.dumps(
                 {
-                    r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion": {"CurrentBuild": build, "UBR": 2762},
+                    r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion": {
+                        "CurrentBuild": build,
+                        "UBR": 2762,
+                        "InstallationType": "Server Core",
+                    },
                     r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon": {
                         "AutoAdminLogon": "1",
                         "DefaultPassword": "secret",

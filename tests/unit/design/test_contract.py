@@ -22,7 +22,7 @@ TOP = Path(__file__).resolve().parents[3]
 WORKER = data.folder("unattend") / "windows/worker"
 PACKAGE = data.folder("unattend") / "linux/winlab_node"
 STANDIN = TOP / "standin/winlab_standin/guest"
-PARTS = {"common", "images", "network", "services"}  # of other scripts
+PARTS = {"common", "images", "network", "services", "tasks"}  # of other scripts
 Tree = dict[str, Any]  # the names in a result; nested names are a tree, otherwise None
 
 

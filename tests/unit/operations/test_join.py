@@ -107,6 +107,13 @@ def test_the_kubelet_fits_the_windows_of_the_workers() -> None:
     assert made.cluster.versions.kubernetes == "v1.34.4"
 
 
+def test_the_log_runner_of_an_old_cluster_gets_no_flags_that_it_does_not_know() -> None:
+    words = ("kubernetes.version=v1.33.4", "kubernetes.untested=true")
+    made = make(REHEARSAL, *words, cluster=replace(CLUSTER, version="v1.33.4"))
+    assert "--log-file-size" not in kubelet_command(made, "node-1")
+    assert "--log-file-size" in kubelet_command(make(REHEARSAL), "node-1")
+
+
 def test_a_server_older_than_all_that_is_known() -> None:
     with pytest.raises(UsageError, match="older than all"):
         make(REHEARSAL, cluster=replace(CLUSTER, version="v1.20.0"))
@@ -192,19 +199,23 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
         config.run(SimpleNamespace(say=lambda *_: None))  # type: ignore[arg-type]
 
 
+def kubelet_command(made: Plan, name: str) -> str:
+    """The command line of a Windows node's kubelet."""
+    return kubelet.windows_command(made.cluster.versions, nodes.member(made, made.node(name)))
+
+
 def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:
     there = runs.run(make(REHEARSAL))
     node = there.plan.node("node-1")
-    command = kubelet.windows_command(nodes.member(there.plan, node))
-    assert f"--node-labels=winlab.internal/machine={node.uuid}" in command
+    assert f"--node-labels=winlab.internal/machine={node.uuid}" in kubelet_command(there.plan, "node-1")
     own = runs.run(plans.make(plans.TCG, "1-1-1", REHEARSAL))
-    assert "--node-labels" not in kubelet.windows_command(nodes.member(own.plan, own.plan.node("node-1")))
+    assert "--node-labels" not in kubelet_command(own.plan, "node-1")
 
 
 def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
     there = runs.run(make(REHEARSAL, "linux_workers.count=1"))
-    windows, linux = (nodes.member(there.plan, there.plan.node(name)) for name in ("node-1", "linux-1"))
-    assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet.windows_command(windows)
+    linux = nodes.member(there.plan, there.plan.node("linux-1"))
+    assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet_command(there.plan, "node-1")
     assert linux.labels["winlab.internal/pool"] == "linux"
 
 

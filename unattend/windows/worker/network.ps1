@@ -7,7 +7,7 @@ $outcome = "$WinlabFolder\network-state.json"
 # Windows' own module HostNetworkingService can list and remove networks, not make them: this is the call beneath it
 Add-Type -Namespace 'Winlab' -Name 'Hns' -MemberDefinition @'
 [DllImport("vmcompute.dll")]
-public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method,
+public static extern int HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method,
     [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request,
     [MarshalAs(UnmanagedType.LPWStr)] out string response);
 '@
@@ -16,10 +16,17 @@ function Invoke-Hns([string]$Method, [string]$Path, $Data) {
     $request = ''
     if ($Data) { $request = ConvertTo-Json -InputObject $Data -Compress -Depth 8 }
     $response = ''
-    [Winlab.Hns]::HNSCall($Method, $Path, $request, [ref]$response)
-    if (-not $response) { throw "HNS gives no answer to $Method $Path." }
-    $answer = ConvertFrom-Json -InputObject $response
-    if (-not $answer.Success) { throw "HNS refuses $Method ${Path}: $($answer.Error)" }
+    # an HRESULT; with a bad one there may be no answer
+    $code = [Winlab.Hns]::HNSCall($Method, $Path, $request, [ref]$response)
+    $answer = @{}
+    if ($response) { $answer = ConvertFrom-Json -InputObject $response }
+    elseif (-not $code) { throw "HNS gives no answer to $Method $Path." }
+    if (-not $answer.Success -or [int]$code -lt 0) {
+        if ($answer.ErrorCode) { $code = $answer.ErrorCode }
+        # HNS speaks the system's language: the number is for whoever must understand it
+        $number = if ($code) { '(0x{0:x8})' -f ([long]$code -band 4294967295) }
+        throw ("HNS refuses $Method ${Path}: $($answer.Error)".Trim() + " $number").Trim()
+    }
     return $answer.Output
 }
 
@@ -81,12 +88,20 @@ function Set-HostEndpoint($Wish, $Network) {
             Name = $name; IPAddress = $address; VirtualNetwork = $Network.ID
         }
     }
-    try {
-        Invoke-Hns 'POST' "/endpoints/$($endpoint.ID)/attach" @{ SystemType = 'Host'; CompartmentId = 1 } | Out-Null
-    } catch {
-        if ($_.Exception.Message -notmatch 'already attached') { throw }
+    # while the virtual switch comes up, a new endpoint can't be attached yet: flannel tries for 5 s
+    for ($try = 1; ; $try++) {
+        try {
+            Invoke-Hns 'POST' "/endpoints/$($endpoint.ID)/attach" @{ SystemType = 'Host'; CompartmentId = 1 } | Out-Null
+            return $address
+        } catch {
+            # whether one that was attached before still is depends on the release. The number means that it is; so does
+            # its address on an adapter, whatever HNS says
+            if ($_.Exception.Message -match 'already attached|0x803b0014') { return $address }
+            if (Get-NetIPAddress -IPAddress $address -ErrorAction SilentlyContinue) { return $address }
+            if ($try -eq 20) { throw }
+        }
+        Start-Sleep -Milliseconds 500
     }
-    return $address
 }
 
 try {

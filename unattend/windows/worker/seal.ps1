@@ -4,6 +4,7 @@
 # says "restart", nothing was done: Windows must be restarted and this script run again. Else the result comes before
 # sysprep is done: then the machine is off. sealed.ps1 says how far it is.
 . (Join-Path $PSScriptRoot 'common.ps1')
+. (Join-Path $PSScriptRoot 'tasks.ps1')
 $settings = Read-Settings @($input)
 
 $Sysprep = 'C:\Windows\System32\Sysprep'
@@ -25,20 +26,56 @@ function Get-Licence {
     return @{ minutes = $minutes; rearms = [int]$service.RemainingWindowsReArmCount }
 }
 
-# Apps that a user has, but that are not there for all of them, stop sysprep (0x80073cf2); Edge does on some releases,
-# which can't always be removed. So each is tried, and sysprep judges. Server Core knows none
-function Remove-UserApps {
-    if (-not (Get-Command -Name 'Get-AppxPackage' -ErrorAction SilentlyContinue)) { return }
+# What a task runs as SYSTEM, because in a remote session apps of all users stay (0x80073d19). Apps that a user has, but
+# that are not there for all of them, stop sysprep (0x80073cf2). Each is tried, and sysprep judges
+$TaskScript = @'
+$ErrorActionPreference = 'Stop'
+# not by Add-Content, which fails while the log is read
+function Write-Line([string]$Text) { [System.IO.File]::AppendAllText('C:\winlab\apps.log', "$Text`r`n") }
+$result = @{ error = '' }
+try {
+    # Edge's own updater would bring it back
+    foreach ($service in Get-Service -Name 'edgeupdate', 'edgeupdatem' -ErrorAction SilentlyContinue) {
+        Set-Service -Name $service.Name -StartupType Disabled
+        Stop-Service -Name $service.Name -Force
+    }
+    Get-ScheduledTask -TaskName 'MicrosoftEdgeUpdate*' -ErrorAction SilentlyContinue | Disable-ScheduledTask | Out-Null
+} catch {
+    Write-Line "Edge's updater can't be stopped: $($_.Exception.Message)"
+}
+try {
+    # what is signed as a part of Windows is the desktop's own, but for these
+    $others = '^Microsoft\.(MicrosoftEdge\.Stable|Edge\.GameAssist)$|^MicrosoftCorporationII\.WinAppRuntime\.'
     $all = @(Get-AppxProvisionedPackage -Online | ForEach-Object { $_.DisplayName })
     foreach ($app in Get-AppxPackage -AllUsers) {
         $installed = @($app.PackageUserInformation | Where-Object { "$($_.InstallState)" -ne 'Staged' })
         if ($app.IsFramework -or $all -contains $app.Name -or $installed.Count -eq 0) { continue }
-        Write-Progressing "removing the app $($app.Name)"
+        if ("$($app.SignatureKind)" -eq 'System' -and $app.Name -notmatch $others) { continue }
+        Write-Line "removing the app $($app.Name)"
         try {
             Remove-AppxPackage -Package $app.PackageFullName -AllUsers
         } catch {
-            Write-Progressing "it stays: $($_.Exception.Message)"
+            Write-Line "it stays: $($_.Exception.Message)"
         }
+    }
+} catch {
+    $result.error = "$($_.Exception.Message)"
+}
+# under another name first: half a file is no JSON
+ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\apps.json.new' -Encoding ASCII
+Move-Item -LiteralPath 'C:\winlab\apps.json.new' -Destination 'C:\winlab\apps.json' -Force
+'@
+
+# Nothing of this stops the build. Server Core has no such apps, and its Appx may not even answer
+function Remove-UserApps {
+    $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+    if ("$($version.InstallationType)" -eq 'Server Core') { return }
+    Write-Progressing 'removing apps that only one user has'
+    try {
+        $removed = Invoke-AsSystem 'apps' $TaskScript 30 'The task for apps ended without a result'
+        if ($removed.error) { throw $removed.error }
+    } catch {
+        Write-Progressing "apps of one user may be left: $($_.Exception.Message)"
     }
 }
 
@@ -56,17 +93,22 @@ function Start-Sysprep($Text, $Superseded) {
             $line
         } | Out-Null
     }
-    # A clone's bootstrap makes it again
-    Unregister-ScheduledTask -TaskName 'winlab-beacon' -Confirm:$false -ErrorAction SilentlyContinue
+    # A clone's bootstrap makes the beacon again; the other one is left if it did not end well
+    foreach ($task in 'winlab-beacon', 'winlab-apps') {
+        Unregister-ScheduledTask -TaskName $task -Confirm:$false -ErrorAction SilentlyContinue
+    }
     # Setup takes the file that this names before any CD
     Remove-ItemProperty -Path 'HKLM:\SYSTEM\Setup' -Name 'UnattendFile' -ErrorAction SilentlyContinue
-    # Neither answers before a clone's own bootstrap has given them keys
-    foreach ($name in 'sshd', 'WinRM') { Set-Service -Name $name -StartupType Manual }
+    # Neither answers before a clone's own bootstrap has given them keys. There may be no sshd
+    foreach ($service in Get-Service -Name 'sshd', 'WinRM' -ErrorAction SilentlyContinue) {
+        Set-Service -Name $service.Name -StartupType Manual
+    }
     Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
+        "$env:USERPROFILE\.ssh\authorized_keys",
         'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
         'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
-        "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag",
+        "$WinlabFolder\apps.*", "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag",
         'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
     Remove-Item -Recurse -Force -ErrorAction SilentlyContinue -Path @(
         'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")

@@ -3,10 +3,16 @@
 . (Join-Path $PSScriptRoot 'common.ps1')
 
 Invoke-Step {
-    $log = 'C:\Windows\System32\Sysprep\Panther\setuperr.log'
-    $errors = @()
+    $logs = 'C:\Windows\System32\Sysprep\Panther'
     # Get-Content hangs properties on each line, and ConvertTo-Json would write objects (PowerShell's issue 6458)
-    if (Test-Path -LiteralPath $log) { $errors = @(Get-Content -LiteralPath $log -Tail 20 | ForEach-Object { "$_" }) }
+    $errors = @(Get-Content -LiteralPath "$logs\setuperr.log" -Tail 20 -ErrorAction SilentlyContinue |
+        ForEach-Object { "$_" })
+    # which app it is that sysprep refuses: this line may be in its other log only, or before the last ones
+    if ("$errors" -match '3cf2') {
+        $apps = @(Get-Content -LiteralPath "$logs\setupact.log" -Tail 2000 -ErrorAction SilentlyContinue |
+            Where-Object { $_ -match 'was installed for a user' } | ForEach-Object { "$_" } | Select-Object -Unique)
+        $errors = @($apps | Where-Object { $errors -notcontains $_ }) + $errors
+    }
     $setup = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State'
     return @{
         running = $null -ne (Get-Process -Name 'sysprep' -ErrorAction SilentlyContinue)

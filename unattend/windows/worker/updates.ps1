@@ -2,11 +2,7 @@
 # again.
 # Windows Update refuses remote sessions, so a task in the account SYSTEM does the work, and this script reports it.
 . (Join-Path $PSScriptRoot 'common.ps1')
-
-$Task = 'winlab-updates'
-$Script = "$WinlabFolder\updates.ps1"
-$Log = "$WinlabFolder\updates.log"
-$Outcome = "$WinlabFolder\updates.json"
+. (Join-Path $PSScriptRoot 'tasks.ps1')
 
 # What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent)
 $TaskScript = @'
@@ -51,31 +47,8 @@ Move-Item -LiteralPath 'C:\winlab\updates.json.new' -Destination 'C:\winlab\upda
 '@
 
 Invoke-Step {
-    New-Folder $WinlabFolder
-    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Log, $Outcome
-    Write-Text $Script $TaskScript | Out-Null
-    $action = New-ScheduledTaskAction -Execute 'powershell.exe' `
-        -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $Script"
-    Register-ScheduledTask -TaskName $Task -Action $action -User 'SYSTEM' -RunLevel Highest -Force | Out-Null
-    Start-ScheduledTask -TaskName $Task
-    $told = 0
-    $queued = 0
-    while (-not (Test-Path -LiteralPath $Outcome)) {
-        Start-Sleep -Seconds 5
-        $lines = @(Get-Content -LiteralPath $Log -Encoding UTF8 -ErrorAction SilentlyContinue)
-        foreach ($line in $lines | Select-Object -Skip $told) { Write-Progressing $line }
-        $told = $lines.Count
-        $state = "$((Get-ScheduledTask -TaskName $Task).State)"
-        if ($state -eq 'Running') { continue }
-        # right after Windows' first start a task may wait for a while
-        if ($state -eq 'Queued' -and $queued -lt 60) { $queued += 5; continue }
-        # between its end and a look at the result there may be a moment
-        Start-Sleep -Seconds 5
-        if (-not (Test-Path -LiteralPath $Outcome)) { throw "The task for updates ended without a result ($state)." }
-    }
-    Unregister-ScheduledTask -TaskName $Task -Confirm:$false
-    $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Outcome))
-    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Script, $Log, $Outcome
+    # the limit is Windows' own
+    $result = Invoke-AsSystem 'updates' $TaskScript 4320 'The task for updates ended without a result'
     if ($result.error) { throw "Windows Update: $($result.error)" }
     return @{ installed = @($result.installed); failed = @($result.failed); restart = [bool]$result.restart }
 }

@@ -221,10 +221,21 @@ CAUSES = (
         "guest-tools",
         Effect.HURTS,
         (Clue("the guest tools ended with exit code"),),
-        "The guest tools were not installed, so QEMU's guest agent is missing.",
-        "The installer of virtio-win does not know this Windows, or one of its drivers was refused.",
-        "Use the newest virtio-win ISO: workers.drivers.",
-        "virtio-win/kvm-guest-drivers-windows#761",
+        "The guest tools of virtio-win were not installed.",
+        "Their installer does not know this Windows, a driver was refused or is there already, or the installer hung.",
+        "Do nothing: winlab does not need them, and installs QEMU's guest agent on its own. To get them, use the "
+        "newest virtio-win ISO: workers.drivers.",
+        "virtio-win/kvm-guest-drivers-windows#761; virtio-win/virtio-win-guest-tools-installer#64",
+    ),
+    Cause(
+        "guest-agent",
+        Effect.HURTS,
+        (Clue("the guest agent's installer ended with exit code"),),
+        "QEMU's guest agent was not installed.",
+        r"Its package refused, or hung: C:\winlab\guest-agent.log has the details.",
+        "Do nothing: winlab asks the agent only if neither WinRM nor ssh responds. Otherwise use the newest virtio-win "
+        "ISO: workers.drivers.",
+        "virtio-win/virtio-win-guest-tools-installer#43",
     ),
     Cause(
         "disk-full",

@@ -44,6 +44,8 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
     reasons = _build_reasons(rules, windows_release, build, profile) if build is not None else []
     cures = ["Take newer media, or install Windows' updates into these."] if reasons else []
     if chosen.known_good and profile not in _profiles(chosen, windows_release):
+        support = cni.get(profile).support(windows_release)
+        reasons += [support.text] if support.level == "refused" else []
         reasons.append(_no_profile(chosen, windows_release))
         cures.append(_instead(chosen, windows_release, profile))
     if reasons:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from winlab.design.catalog.versions import Versions
 from winlab.design.distribution.model import Member
 
 LOG = "C:/var/log/kubelet/kubelet.log"
 RUNNER = r"C:\k\kube-log-runner.exe"  # k8s.io/component-base/logs/kube-log-runner: its flags precede the program
 ROTATION = ("--log-file-size=50Mi", "--log-file-age=168h", "--flush-interval=5s")
+ROTATION_SINCE = 34  # kubernetes/kubernetes#127667: older runners end at flags that they do not know
 
 # As Kubernetes' own packages have it: kubernetes/release, cmd/krel/templates/latest
 UNIT = """\
@@ -62,17 +64,22 @@ def windows_arguments(node: Member) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def windows_command(node: Member) -> str:
+def windows_command(versions: Versions, node: Member) -> str:
     """The command line of the Windows service ``kubelet`` (its binPath)."""
-    return service_command(LOG, r"C:\k\kubelet.exe", windows_arguments(node))
+    return service_command(versions, LOG, r"C:\k\kubelet.exe", windows_arguments(node))
 
 
-def service_command(log: str, program: str, arguments: tuple[str, ...]) -> str:
-    """A service's command line, with the program's output in a log file of at most 50 MiB, old ones kept a week.
+def runner_flags(versions: Versions) -> tuple[str, ...]:
+    """How kube-log-runner rotates the log: files of at most 50 MiB, old ones kept a week. Before 1.34 it can't."""
+    return ROTATION if versions.minor >= ROTATION_SINCE else ()
+
+
+def service_command(versions: Versions, log: str, program: str, arguments: tuple[str, ...]) -> str:
+    """A service's command line, with the program's output in a log file.
 
     :raises ValueError: an argument would not arrive unchanged.
     """
-    words = (RUNNER, f"--log-file={log}", *ROTATION, program, *arguments)
+    words = (RUNNER, f"--log-file={log}", *runner_flags(versions), program, *arguments)
     if bad := [word for word in words if any(char in word for char in ' \t"')]:
         raise ValueError(f"can't be in a service's command line: {bad}")
     return " ".join(words)

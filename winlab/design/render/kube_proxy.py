@@ -21,9 +21,9 @@ def arguments() -> tuple[str, ...]:
     return ("--windows-service", "--v=2", f"--config={CONFIG}")
 
 
-def command() -> str:
+def command(versions: Versions) -> str:
     """The command line of the Windows service ``kube-proxy`` (its binPath)."""
-    return service_command(LOG, r"C:\k\kube-proxy.exe", arguments())
+    return service_command(versions, LOG, r"C:\k\kube-proxy.exe", arguments())
 
 
 def config(

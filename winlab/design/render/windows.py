@@ -55,7 +55,9 @@ class WindowsFiles(NodeFiles):
 
     def kubelet(self) -> contract.Kubelet:
         """The kubelet, as a service."""
-        return contract.Kubelet(command=kubelet.windows_command(member(self._plan, self._node)))
+        return contract.Kubelet(
+            command=kubelet.windows_command(self._plan.cluster.versions, member(self._plan, self._node))
+        )
 
     def cni(self, share: NodeNetwork) -> contract.Cni:
         """The node's CNI configuration."""
@@ -70,7 +72,7 @@ class WindowsFiles(NodeFiles):
         cluster_ = self._plan.cluster
         own = cni.get(cluster_.profile).proxy_network(network(self._plan), share)
         return contract.Proxy(
-            command=kube_proxy.command(),
+            command=kube_proxy.command(cluster_.versions),
             config=kube_proxy.config(
                 cluster_.versions,
                 node=self._node.name,

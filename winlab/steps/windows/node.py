@@ -332,7 +332,8 @@ class _Worker:
         controllers.until(self.run, look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
 
     def has_proxy(self, facts: WindowsFacts) -> bool:
-        same = facts.proxy.command == kube_proxy.command() and not facts.proxy.stale
+        command = kube_proxy.command(self.run.plan.cluster.versions)
+        same = facts.proxy.command == command and not facts.proxy.stale
         return facts.proxy.service == "running" and same
 
     def _proxy_kubeconfig(self) -> str:

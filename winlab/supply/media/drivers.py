@@ -20,6 +20,7 @@ DRIVERS = ("vioscsi", "viostor", "NetKVM", "vioserial", "Balloon", "viorng", "pv
 # The drivers that Windows needs for its disk and its NIC, by the bus of its disk
 NEEDED = {"virtio-scsi": ("vioscsi", "NetKVM"), "virtio-blk": ("viostor", "NetKVM"), "sata": ()}
 GUEST_TOOLS = "virtio-win-guest-tools.exe"  # at the ISO's root: the drivers' services and QEMU's guest agent
+GUEST_AGENT = ("guest-agent", "qemu-ga-x86_64.msi")  # the agent's own package, in this folder
 RELEASES = {"2019": "2k19", "2022": "2k22", "2025": "2k25"}
 # The folder that the answer file names, on one medium only: a driver reachable twice was reported to stop Setup. The
 # Setup of 2025 ends if any driver in it can't be installed in Windows PE, so it has only those that Setup needs
@@ -44,7 +45,7 @@ def check(iso_path: Path) -> None:
 
 
 def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str, bytes]:
-    """The driver files and guest tools for Windows Server *release*, by their paths on the answer ISO.
+    """The driver files, guest tools and guest agent for Windows Server *release*, by their paths on the answer ISO.
 
     :param bus: of the node's disk; its drivers must be on the ISO.
     :param within: the folder of an installation medium that has virtio-win's layout; empty: the ISO itself has it.
@@ -63,6 +64,10 @@ def stage(iso_path: Path, release: str, bus: str, within: str = "") -> dict[str,
         for name in tree.names("/"):
             if name.lower() == GUEST_TOOLS:
                 files[f"winlab/{GUEST_TOOLS}"] = tree.read(f"/{name}")
+        folder, agent = GUEST_AGENT
+        for name in tree.names(f"/{folder}"):
+            if name.lower() == agent:
+                files[f"winlab/{agent}"] = tree.read(f"/{folder}/{name}")
     missing = [driver for driver in NEEDED[bus] if not any(name.startswith(f"{SETUP}/{driver}/") for name in files)]
     if missing:
         raise UsageError(

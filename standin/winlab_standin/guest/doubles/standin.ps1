@@ -83,7 +83,21 @@ function global:Start-Process {
     [CmdletBinding()] param([Parameter(Mandatory, Position = 0)][string]$FilePath, [string[]]$ArgumentList, [switch]$Wait, [switch]$PassThru)
     if ($FilePath -notlike '*.exe') { & $StartProcess @PSBoundParameters; return }
     Add-Note "process $FilePath $ArgumentList"
-    if ($PassThru) { [pscustomobject]@{ Id = 4711; ExitCode = 0; HasExited = $true } }
+    $hangs = $FilePath -like '*guest-tools.exe' -and (Get-Machine)['traps'] -contains 'tools-hang'
+    while ($Wait -and $hangs) { Start-Sleep -Seconds 3600 }
+    if (-not $PassThru) { return }
+    New-Module -AsCustomObject -ArgumentList $hangs -ScriptBlock {
+        param($TheHangs)
+        $script:Hangs = $TheHangs
+        $script:Id = 4711
+        $script:Handle = 1
+        $script:ExitCode = 0
+        function WaitForExit($Limit) {
+            if ($script:Hangs) { Start-Sleep -Milliseconds $Limit }
+            return -not $script:Hangs
+        }
+        Export-ModuleMember -Variable Id, Handle, ExitCode -Function WaitForExit
+    }
 }
 function global:Restart-Computer { [CmdletBinding()] param([switch]$Force) Invoke-Bridge 'power' @{ action = 'reboot' } | Out-Null }
 function global:Stop-Computer { [CmdletBinding()] param([switch]$Force) Invoke-Bridge 'power' @{ action = 'poweroff' } | Out-Null }

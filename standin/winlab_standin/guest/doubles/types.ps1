@@ -83,7 +83,19 @@ class SerialDouble {
         $this.Opened = $false
     }
 }
+
+# HNS itself, which network.ps1 calls by vmcompute.dll: the block tells an answer, and then perhaps an HRESULT
+[NoRunspaceAffinity()]
+class HnsDouble {
+    static [scriptblock]$Handler
+    static [int] HNSCall([string]$Method, [string]$Path, [string]$Request, [ref]$Response) {
+        $told = [HnsDouble]::Handler.Invoke($Method, $Path, $Request)
+        $Response.Value = "$($told[0])"
+        return [int]$told[1]
+    }
+}
 $global:TypeDoubles = @{
+    'Winlab.Hns' = [HnsDouble]
     'System.IO.File' = [FileDouble]
     'System.IO.Directory' = [DirectoryDouble]
     'System.IO.DriveInfo' = [DriveDouble]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from winlab import data
+from winlab.design.catalog import versions
 from winlab.design.distribution import kubelet
 from winlab.design.render import kube_proxy
 
@@ -123,7 +124,7 @@ def test_the_host_names_the_files_that_the_scripts_write() -> None:
 def test_commands_of_the_host_are_ones_that_the_scripts_take() -> None:
     pattern = re.search(r"\[regex\]::Matches\(\$Command, '(.*?\.exe)'\)", text("common"))
     assert pattern is not None
-    found = re.findall(pattern[1], kube_proxy.command())
+    found = re.findall(pattern[1], kube_proxy.command(versions.get()))
     assert found == [kubelet.RUNNER, r"C:\k\kube-proxy.exe"]
 
 

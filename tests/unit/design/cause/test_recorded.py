@@ -93,6 +93,7 @@ OWN = (
     "windows has no network adapter",
     "the serial port can't be written",
     "the guest tools ended with exit code",
+    "the guest agent's installer ended with exit code",
     "openssh can't be had",
     "winlab: beacon",
     "winlab: phase=",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from winlab.design.catalog import versions
 from winlab.design.distribution import kubelet
 from winlab.design.distribution.kubeadm import files
 from winlab.design.distribution.model import Member, worker_taints
+from winlab.design.render import kube_proxy
 from winlab.design.system import WINDOWS
 
 NODE = Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, worker_taints(WINDOWS))
@@ -35,16 +37,31 @@ def test_a_plain_node_has_no_taints_and_labels() -> None:
 
 
 def test_the_service_writes_a_log_file() -> None:
-    words = kubelet.windows_command(NODE).split(" ")
+    words = kubelet.windows_command(versions.get(), NODE).split(" ")
     assert words[0] == r"C:\k\kube-log-runner.exe"
     assert words[1] == "--log-file=C:/var/log/kubelet/kubelet.log"
     assert words[words.index(r"C:\k\kubelet.exe") + 1 :] == list(kubelet.windows_arguments(NODE))
 
 
+@pytest.mark.parametrize(("minor", "rotates"), [(31, False), (33, False), (34, True), (37, True)])
+def test_the_log_runner_gets_only_flags_that_it_knows(minor: int, rotates: bool) -> None:
+    """Before 1.34 it knows three, and ends at others: neither the kubelet nor kube-proxy would ever run."""
+    chosen = versions.get(f"v1.{minor}.1", allow_untested=True)
+    known = {"--log-file", "--also-stdout", "--redirect-stderr"}
+    for command, program in (
+        (kubelet.windows_command(chosen, NODE), r"C:\k\kubelet.exe"),
+        (kube_proxy.command(chosen), r"C:\k\kube-proxy.exe"),
+    ):
+        words = command.split(" ")
+        flags = {word.partition("=")[0] for word in words[1 : words.index(program)]}
+        assert "--log-file" in flags
+        assert flags - known == ({"--log-file-size", "--log-file-age", "--flush-interval"} if rotates else set())
+
+
 @pytest.mark.parametrize("bad", ["two words", 'a"b', "a\tb"])
 def test_arguments_that_would_be_lost_are_refused(bad: str) -> None:
     with pytest.raises(ValueError, match="command line"):
-        kubelet.windows_command(Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
+        kubelet.windows_command(versions.get(), Member("node-1", "10.77.0.101", WINDOWS, {"label": bad}))
 
 
 def test_the_units() -> None:

@@ -93,6 +93,19 @@ def test_linux_and_windows_workers_coexist() -> None:
             ),
             "does not support Windows Server 2025",
         ),
+        (
+            ("kubernetes.version=1.34", "workers.os=windows-2019", "network.cni=flannel-vxlan"),
+            "its configuration and its token. Known to work with Kubernetes 1.34 on Windows Server 2019: calico-vxlan",
+        ),
+        (
+            (
+                "kubernetes.version=v1.34.9",
+                "kubernetes.untested=true",
+                "workers.os=windows-2019",
+                "network.cni=flannel-vxlan",
+            ),
+            "it does not find what is mounted there",
+        ),
     ],
 )
 def test_refused_before_anything_is_touched(changes: tuple[str, ...], says: str) -> None:

@@ -39,7 +39,7 @@ def test_the_service_and_its_files() -> None:
     assert found["mode"] == "kernelspace"
     assert found["hostnameOverride"] == "node-1"
     assert found["clientConnection"] == {"kubeconfig": kube_proxy.KUBECONFIG}
-    words = kube_proxy.command().split(" ")
+    words = kube_proxy.command(versions.get()).split(" ")
     assert words[words.index(r"C:\k\kube-proxy.exe") + 1 :] == [
         "--windows-service",
         "--v=2",

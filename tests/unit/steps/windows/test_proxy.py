@@ -9,11 +9,12 @@ import plans
 import pytest
 import runs
 
+from winlab.design.catalog import versions
 from winlab.design.contract import Call, R
 from winlab.design.render import kube_proxy
 from winlab.steps.windows import node as windows_node
 
-RUNS = {"service": "running", "command": kube_proxy.command()}
+RUNS = {"service": "running", "command": kube_proxy.command(versions.get("1.36"))}
 
 
 class Node:

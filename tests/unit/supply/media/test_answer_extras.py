@@ -15,7 +15,8 @@ from winlab.supply.media import drivers, extras, small_iso
 
 def make_virtio_win(path: Path, folders: list[str], *, tools: bool = False) -> Path:
     files = {f"{folder}/{name}": name.encode() for folder in folders for name in ("d.inf", "d.sys", "d.pdb", "d.exe")}
-    small_iso.write(path, "virtio-win", files | ({drivers.GUEST_TOOLS: b"MZ"} if tools else {}))
+    more = {drivers.GUEST_TOOLS: b"MZ", "guest-agent/qemu-ga-x86_64.msi": b"MSI", "guest-agent/qemu-ga-i386.msi": b"-"}
+    small_iso.write(path, "virtio-win", files | (more if tools else {}))
     return path
 
 
@@ -32,7 +33,9 @@ def test_drivers_of_the_release_are_staged_with_their_programs(tmp_path: Path) -
         assert staged_.keys() == {
             *(f"{folder}/d.{kind}" for folder in wanted for kind in ("inf", "sys", "exe")),
             "winlab/virtio-win-guest-tools.exe",
+            "winlab/qemu-ga-x86_64.msi",
         }
+        assert staged_["winlab/qemu-ga-x86_64.msi"] == b"MSI"
         assert staged_["winlab/virtio-win-guest-tools.exe"] == b"MZ"
 
 

@@ -121,7 +121,17 @@ class FlannelVxlan(Profile):
         return Recognized(self.name, f"flannel with {needed}")
 
     def windows_support(self, release: str) -> Support:
-        """From April 2025 on, only RKE2 maintains flannel on Windows."""
+        """From April 2025 on, only RKE2 maintains flannel on Windows.
+
+        Mounts of a HostProcess container are in their own places only where Windows has bindfltapi.dll (hcsshim,
+        internal/jobcontainers/jobcontainer.go); on 2019 they are below the container's own folder.
+        """
+        if release == "2019":
+            return Support(
+                "refused",
+                "flanneld runs in a HostProcess container, and on Windows Server 2019 it does not find what is mounted "
+                "there: its configuration and its token.",
+            )
         if release == "2025":
             return Support("refused", "Nobody is known to run flannel on Windows Server 2025.")
         return Support(
