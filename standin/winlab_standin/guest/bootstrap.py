@@ -93,7 +93,8 @@ def _play(folder: Path, world: World, root: Path) -> None:
     config = root / CONFIG
     accounts.rename(config, world.windows, world.name())
     firewall.set_category(world.registry, firewall.PRIVATE)
-    driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
+    for name in (driverstore.SEARCHED, "drv2"):
+        driverstore.stage(driverstore.packages(folder.parent / name), root)
     if not world.adapters():
         raise RefusedError("Windows has no network adapter: its driver is missing")
     if (folder / "virtio-win-guest-tools.exe").exists():

@@ -19,7 +19,12 @@ SWITCHES = "standin/switches.json"  # on the medium
 NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Update
 USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
 PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
-TRAPS = (NO_OPENSSH, USER_APP, PORT_TAKEN)
+BUSY_DISKS = "busy-disks"  # Setup ends if another program uses the disks' service (diskpart) while it does
+DEAD_PATHS = "dead-paths"  # Setup ends at a folder of DriverPaths that is not there
+OWN_VIRTIO = "virtio-in-pe"  # its Windows PE has virtio drivers already
+LOCKOUT = "lockout"  # ten wrong passwords lock the account for ten minutes, as on media since October 2022
+STOPPED_WINRM = "winrm-stopped"  # WinRM does not start with Windows, though it should
+TRAPS = (NO_OPENSSH, USER_APP, PORT_TAKEN, BUSY_DISKS, DEAD_PATHS, OWN_VIRTIO, LOCKOUT, STOPPED_WINRM)
 ENGLISH = "en-US"
 # The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
 ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
@@ -128,23 +133,25 @@ class Windows:
 class Setup:
     """The habits of a medium's Setup.
 
-    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver of ``DriverPaths`` that it
-    can't install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
-    X: its log is until the disk is ready. ``title``: of its window.
+    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver that it is given and can't
+    install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
+    X: its log is until the disk is ready. ``title``: of its window. ``traps``: those that its medium sets.
     """
 
     fatal: bool
     gapless: bool
     logs: str
     title: str
+    traps: tuple[str, ...] = ()
 
 
 def setup(release: Release, media: Path) -> Setup:
     """The habits of the Setup on the medium in the folder *media*."""
+    set_ = traps(media)
     if release.conx:
-        return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup")
-    lenient = _switches(media).get("lenient") is True
-    return Setup(fatal=not lenient, gapless=False, logs="$WINDOWS.~BT/Sources/Panther", title="Windows Setup")
+        return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup", traps=set_)
+    lenient, logs = _switches(media).get("lenient") is True, "$WINDOWS.~BT/Sources/Panther"
+    return Setup(fatal=not lenient, gapless=False, logs=logs, title="Windows Setup", traps=set_)
 
 
 def traps(media: Path) -> tuple[str, ...]:

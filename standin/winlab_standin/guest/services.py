@@ -14,7 +14,7 @@ from winlab_standin.guest import accounts, firewall, winrmd
 from winlab_standin.guest.base import StandinError, start
 from winlab_standin.guest.place import REGISTRY, STATE, C
 from winlab_standin.guest.registry import DELAYED, WINRM, Registry
-from winlab_standin.guest.releases import Windows
+from winlab_standin.guest.releases import LOCKOUT, STOPPED_WINRM, Windows
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.winrm import Service
@@ -70,6 +70,8 @@ class Services:
     """Starts the services; *make* gives a new cmd.exe, *config* is System32\\config."""
 
     def __init__(self, make: Callable[[], Shell], config: Path, windows: Windows | None = None) -> None:
+        self.windows = windows or Windows()
+        self.lockout = accounts.Lockout() if LOCKOUT in self.windows.traps else None
         self.service = Service(make, windows)
         self.config = config
         self.registry = Registry(config / REGISTRY, windows)
@@ -87,7 +89,8 @@ class Services:
             ("winrm", self.config / "standin-winrm.crt", self.start_winrm_late if late else self.start_winrm),
             ("sshd", C / "ProgramData/ssh/ssh_host_ed25519_key", self.start_sshd),
         ):
-            if kept.is_file():
+            is_trap = name == "winrm" and STOPPED_WINRM in self.windows.traps
+            if kept.is_file() and not is_trap:
                 try:
                     act()
                 except (StandinError, OSError, ValueError) as error:
@@ -135,6 +138,7 @@ class Services:
             self.config / "standin-winrm.crt",
             self.config / "standin-winrm.key",
             allowed=lambda: firewall.allows(self.registry, winrmd.PORT),
+            lockout=self.lockout,
         )
         threading.Thread(target=self.listener.serve_forever, daemon=True).start()
         # The first request should not wait for these

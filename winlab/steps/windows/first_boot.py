@@ -56,13 +56,13 @@ def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress)
     """
     from winlab.supply.media import drivers, extras
 
-    files: dict[str, bytes | Path] = {**extras.stage(node.windows, stock)}
+    files: dict[str, bytes | Path] = {**extras.stage(node, stock)}
     if (iso := windows_media.drivers_file(node.windows, stock)) is not None:
         progress.say("staging drivers")
         cache.verify_file(iso, progress)
-        files |= drivers.stage(iso, node.windows.release, node.bus)
+        files |= drivers.stage(iso, node.windows.release, node.bus, node.nic)
     elif (folder := recipes.get(node.image).virtio_drivers) is not None:
-        files |= drivers.stage(medium, node.windows.release, node.bus, folder)
+        files |= drivers.stage(medium, node.windows.release, node.bus, node.nic, folder)
     if node.windows.openssh is not None:
         files[answer.OPENSSH] = stock.require(node.windows.openssh)
     return files
