@@ -52,6 +52,7 @@ WINDOWS = System(
     payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before
     packet_faults=False,
     hyperv=True,
+    locks_account=True,  # after ten, for ten minutes: Microsoft, KB5020282 (media since October 2022)
     tells_crash=True,
     needless_cpu=("erms", "fsrm"),  # with them an emulator copies byte by byte
     needs_cx16=True,
