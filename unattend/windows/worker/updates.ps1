@@ -1,14 +1,18 @@
-# Windows' own updates. No settings. While the result says "restart", Windows must be restarted and this script run
-# again.
+# Windows' own updates. Settings: without, the titles of those to leave out. While the result says "restart", Windows
+# must be restarted and this script run again.
 # Windows Update refuses remote sessions, so a task in the account SYSTEM does the work, and this script reports it.
 . (Join-Path $PSScriptRoot 'common.ps1')
+$settings = Read-Settings @($input)
 
 $Task = 'winlab-updates'
 $Script = "$WinlabFolder\updates.ps1"
 $Log = "$WinlabFolder\updates.log"
 $Outcome = "$WinlabFolder\updates.json"
+$Without = "$WinlabFolder\updates-without.txt"
 
-# What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent)
+# What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent). BrowseOnly=0 leaves
+# out previews and what else is optional. The names of categories are in Windows' language, their IDs are not: upgrades
+# to another Windows, and drivers
 $TaskScript = @'
 $ErrorActionPreference = 'Stop'
 function Write-Line([string]$Text) { Add-Content -LiteralPath 'C:\winlab\updates.log' -Value $Text -Encoding ASCII }
@@ -17,10 +21,14 @@ try {
     Set-Service -Name 'wuauserv' -StartupType Manual
     $session = New-Object -ComObject 'Microsoft.Update.Session'
     Write-Line 'looking for updates'
-    $found = $session.CreateUpdateSearcher().Search("IsInstalled=0 and IsHidden=0 and Type='Software'")
+    $found = $session.CreateUpdateSearcher().Search("IsInstalled=0 and IsHidden=0 and BrowseOnly=0 and Type='Software'")
     $wanted = New-Object -ComObject 'Microsoft.Update.UpdateColl'
+    $unwanted = '3689bdc8-b205-4af4-8d4a-a63924c5e9d5', 'ebfc1fc5-71a4-4f7b-9aca-3b9a503104a0'
+    $without = @(Get-Content -LiteralPath 'C:\winlab\updates-without.txt' -Encoding UTF8)
     foreach ($update in $found.Updates) {
-        if ($update.InstallationBehavior.CanRequestUserInput) { continue }
+        if ($update.InstallationBehavior.CanRequestUserInput -or $without -contains $update.Title) { continue }
+        $categories = @(foreach ($category in $update.Categories) { $category.CategoryID })
+        if (@($categories | Where-Object { $unwanted -contains $_ }).Count -gt 0) { continue }
         if (-not $update.EulaAccepted) { $update.AcceptEula() }
         $wanted.Add($update) | Out-Null
     }
@@ -46,13 +54,14 @@ try {
     $result.error = "$($_.Exception.Message)"
 }
 # under another name first: half a file is no JSON
-ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\updates.json.new' -Encoding ASCII
+ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\updates.json.new' -Encoding UTF8
 Move-Item -LiteralPath 'C:\winlab\updates.json.new' -Destination 'C:\winlab\updates.json' -Force
 '@
 
 Invoke-Step {
     New-Folder $WinlabFolder
     Remove-Item -Force -ErrorAction SilentlyContinue -Path $Log, $Outcome
+    Set-Text $Without (@($settings.without) -join "`n")
     Write-Text $Script $TaskScript | Out-Null
     $action = New-ScheduledTaskAction -Execute 'powershell.exe' `
         -Argument "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File $Script"
@@ -75,7 +84,7 @@ Invoke-Step {
     }
     Unregister-ScheduledTask -TaskName $Task -Confirm:$false
     $result = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Outcome))
-    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Script, $Log, $Outcome
+    Remove-Item -Force -ErrorAction SilentlyContinue -Path $Script, $Log, $Outcome, $Without
     if ($result.error) { throw "Windows Update: $($result.error)" }
     return @{ installed = @($result.installed); failed = @($result.failed); restart = [bool]$result.restart }
 }
