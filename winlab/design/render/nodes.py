@@ -19,6 +19,7 @@ from winlab.design.render import kubeadm, runtime_classes
 from winlab.design.render.templates import Expand
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in an external cluster
+BARE = "winlab.internal/no-taint"  # a label of nodes that have no taint because the spec says so
 
 
 def cluster(plan: Plan) -> kubeadm.ClusterSettings:
@@ -39,9 +40,10 @@ def cluster(plan: Plan) -> kubeadm.ClusterSettings:
 def member(plan: Plan, node: NodePlan) -> kubeadm.Member:
     """A node as kubeadm's configuration needs it."""
     linux_workers = sum(other.role == "worker" for other in plan.linux_nodes())
-    worker = kubeadm.worker_taints(node.system)
+    worker = kubeadm.worker_taints(node.system) if node.tainted else ()
     taints = kubeadm.controller_taints(linux_workers) if node.role == "controller" else worker
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
+    labels |= {} if node.tainted else {BARE: "true"}
     return kubeadm.Member(node.name, node.address, node.system, labels, taints)
 
 
