@@ -235,6 +235,8 @@ def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driversto
     else:
         _boot_by_bios(disk, wanted, windows, system)
     driverstore.stage(packages, windows)
+    if releases.OWN_VIRTIO in releases.traps(devices.MEDIA):
+        driverstore.stage(driverstore.packages(devices.MEDIA / "standin/virtio-win"), windows)
     releases.record(replace(wanted.windows, traps=releases.traps(devices.MEDIA)), windows)
     panther = windows / "Windows/Panther"
     (panther / "unattend.xml").write_bytes(data)

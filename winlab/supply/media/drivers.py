@@ -7,6 +7,7 @@ names programs; if they are missing, Windows silently installs no driver for the
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,28 @@ def check(iso_path: Path) -> None:
         raise problems[-1]
 
 
-def stage(iso_path: Path, release: str, bus: str, nic: str, within: str = "") -> dict[str, bytes]:
+def stage(
+    iso_path: Path,
+    release: str,
+    bus: str,
+    nic: str,
+    within: str = "",
+    *,
+    there: Callable[[], Collection[str]] = tuple,
+) -> dict[str, bytes]:
     """The driver files and guest tools for Windows Server *release*, by their paths on the answer ISO.
 
     :param bus: of the node's disk; its drivers must be on the ISO.
     :param nic: the node's; its driver must be on the ISO, too.
     :param within: the folder of an installation medium that has virtio-win's layout; empty: the ISO itself has it.
+    :param there: says which drivers the installation medium has itself, in Windows PE and in the image to install.
+        Setup is given none of these: it may end at a driver that it has already.
     :raises UsageError: the ISO is not virtio-win, or has no drivers for that release.
     """
     disk_format.check(iso_path, "iso", str(iso_path))
     needed = (*DISKS[bus], *NICS[nic])
     # a disk that Windows knows: then Setup gets no driver at all, because the NIC's can wait
-    in_setup = needed if DISKS[bus] else ()
+    in_setup = set(needed).difference(there()) if DISKS[bus] else set()
     with windows_iso.opened(iso_path) as iso:
         tree = _Tree(iso, within)
         files: dict[str, bytes] = {}
