@@ -39,7 +39,7 @@ def test_a_node_without_a_taint_on_purpose() -> None:
     cluster = Cluster(*HYBRID)
     cluster.nodes["node-1"]["spec"]["taints"] = []
     cluster.nodes["node-1"]["metadata"]["labels"][nodes.BARE] = "true"
-    assert rows(cluster, "N2")["N2"] == (Outcome.PASSED, "none, as the spec says")
+    assert rows(cluster, "N2")["N2"] == (Outcome.PASSED, "node-1: none, as the spec says")
 
 
 def test_three_releases_are_distinguished() -> None:

@@ -8,16 +8,16 @@ Source: the WIM header and blob table as wimlib documents them (header.h, blob_t
 
 from __future__ import annotations
 
-import shutil
 import struct
 import tempfile
 from pathlib import Path
+from shutil import which
 from typing import BinaryIO
 
 from pycdlib.pycdlibexception import PyCdlibException
 
-from winlab import run
 from winlab.errors import HostError
+from winlab.run import CommandError, watched
 from winlab.supply.media import inspection, udf, windows_iso
 from winlab.supply.media.wim import HEADER, MAGIC, XML_RESOURCE
 
@@ -41,7 +41,7 @@ def of(medium: Path, image: str | None = None) -> frozenset[str]:
     report = inspection.inspect(medium)
     wanted = [("/sources/boot.wim", report.setup[-1].index)] if report.setup else []
     wanted += [("/sources/install.wim", one.index) for one in report.images if one.name == image]
-    if len(wanted) < (1 if image is None else 2) or shutil.which(PROGRAM) is None:
+    if len(wanted) < (1 if image is None else 2) or which(PROGRAM) is None:
         return frozenset()
     found = []
     with windows_iso.opened(medium) as iso, tempfile.TemporaryDirectory(prefix="winlab-") as folder:
@@ -58,8 +58,8 @@ def _of_image(wim: BinaryIO, index: int, skeleton: Path) -> frozenset[str]:
     """The drivers in an image of the WIM that *wim* is positioned in."""
     copy_metadata(wim, skeleton)
     try:
-        listed = run.watched([PROGRAM, "dir", skeleton, str(index), f"--path={FOLDER}"], timeout=SECONDS)
-    except (HostError, run.CommandError):
+        listed = watched([PROGRAM, "dir", skeleton, str(index), f"--path={FOLDER}"], timeout=SECONDS)
+    except (HostError, CommandError):
         return frozenset()  # it has no such folder, or wimlib refuses it
     names = {line.strip().rpartition("/")[2].lower() for line in listed.stdout.splitlines()}
     return frozenset(driver for name, driver in FILES.items() if name in names)
