@@ -275,7 +275,7 @@ def test_setup_finds_the_drivers_by_itself(tmp_path: Path, port: list[str], rele
 
 
 def test_a_driver_that_windows_pe_has_itself_ends_setup_of_2025(tmp_path: Path) -> None:
-    """Of media that were rebuilt with virtio drivers; winlab says so beforehand, and SATA needs none."""
+    """Of media that were rebuilt with virtio's drivers; winlab gives Setup none of these, and SATA needs none."""
     habits = trapped(tmp_path, RELEASES["2025"], releases.OWN_VIRTIO)
     log, drives = Log(tmp_path / "x" / habits.logs, habits.title), Drives({"E": tmp_path / "e"})
     assert setup.drivers(log, drives, answers(), habits, ["1AF4:1048"]) == []

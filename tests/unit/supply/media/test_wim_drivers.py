@@ -40,7 +40,7 @@ class Wimlib:
     """It lists what it finds in the skeleton of a WIM."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **files: tuple[str, ...]) -> None:
-        self.files = {"boot": (), "install": (), **files}
+        self.files: dict[str, tuple[str, ...]] = {"boot": (), "install": (), **files}
         self.asked: list[str] = []
         monkeypatch.setattr(wim_drivers, "which", lambda _: "/usr/bin/wimlib-imagex")
         monkeypatch.setattr(wim_drivers, "watched", self.watched)
