@@ -23,7 +23,7 @@ from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.images import library
 from winlab.supply.images.cache import CachedImage
 from winlab.supply.images.library import Item
-from winlab.supply.media import inspection
+from winlab.supply.media import inspection, wim_drivers
 from winlab.supply.media.inspection import Inspection
 from winlab.supply.media.wim import WimImage
 
@@ -185,7 +185,9 @@ class Supplies:
         :param sha256: also compute the SHA-256, which takes as long as reading the file.
         :raises UsageError: it can't be read at all, or is not an ISO image.
         """
-        return inspection.inspect(path, Told(listener, "SHA-256") if sha256 else None)
+        report = inspection.inspect(path, Told(listener, "SHA-256") if sha256 else None)
+        report.virtio = sorted(wim_drivers.of(path))
+        return report
 
     @at_site
     def plan_iso(self, spec: Spec, name: str = "winlab", *, listener: Listener = ignore, stop: Stop = None) -> Alone:

@@ -100,7 +100,7 @@ LANGUAGE = "<SetupUILanguage>\n        <UILanguage>en-US</UILanguage>\n      </S
 REFUSED = {
     "not well-formed": ("</unattend>", "", "not well-formed"),
     "another root": ("urn:schemas-microsoft-com:unattend", "urn:other", "the root is"),
-    "unknown component": ("PnpCustomizationsWinPE", "PnpCustomizatonsWinPE", "no component"),
+    "unknown component": ("International-Core-WinPE", "Internatonal-Core-WinPE", "no component"),
     "unknown setting": ("DiskConfiguration>", "DiskConfigurations>", "no setting 'DiskConfigurations'"),
     "setting of another case": ("<WillWipeDisk>true</WillWipeDisk>", "<willwipedisk>true</willwipedisk>", "no setting"),
     "no action": ('<Disk wcm:action="add">', "<Disk>", 'needs wcm:action="add"'),
@@ -141,10 +141,10 @@ REFUSED = {
     "no letter": ("<Letter>C<", "<Letter>C:<", "not one letter"),
     "no type": ("<Type>MSR</Type>", "", "has no Type"),
     "component twice": (
-        '<settings pass="offlineServicing">',
+        '<settings pass="specialize">',
         '<settings pass="windowsPE"><component name="Microsoft-Windows-Setup" processorArchitecture="amd64" '
         'publicKeyToken="31bf3856ad364e35" language="neutral" versionScope="nonSxS"/></settings>'
-        '<settings pass="offlineServicing">',
+        '<settings pass="specialize">',
         "given twice",
     ),
     "command without order": (f"<Order>1</Order>{PATH}", "<Path>", "has no Order"),
@@ -195,8 +195,12 @@ def test_a_disk_without_a_driver_is_invisible(text: str) -> None:
 
 
 def test_element_in_the_wrong_pass_is_refused(text: str) -> None:
-    content = change(text, 'pass="offlineServicing"', 'pass="specialize"')
-    root = answer.parse(content)
+    added = (
+        '<settings pass="specialize"><component name="Microsoft-Windows-PartitionManager" '
+        'processorArchitecture="amd64" publicKeyToken="31bf3856ad364e35" language="neutral" '
+        'versionScope="nonSxS"><SanPolicy>1</SanPolicy></component>'
+    )
+    root = answer.parse(change(text, '<settings pass="specialize">', added))
     with pytest.raises(AnswerError, match="PartitionManager"):
         answer.check(root, "specialize")
 

@@ -17,10 +17,10 @@ SCSI, NET = "1AF4:1048", "1AF4:1041"
 def cd(tmp_path: Path) -> Path:
     """The drivers of the stand-in media, as winlab stages them."""
     for path, content in virtio.files().items():
-        place = tmp_path / "drv" / Path(path).parents[2].name / Path(path).name
+        place = tmp_path / driverstore.SEARCHED / Path(path).parents[2].name / Path(path).name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-    return tmp_path / "drv"
+    return tmp_path / driverstore.SEARCHED
 
 
 def test_the_media_s_drivers_are_for_virtio(cd: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from winlab_standin.builder import virtio, wims
 from winlab_standin.guest import (
     accounts,
     answer,
+    batch,
     driverstore,
     installed,
     plan,
@@ -214,17 +216,14 @@ def test_a_driver_that_can_not_be_installed(
     release = RELEASES[name]
     habits = releases.setup(release, media(tmp_path, lenient=lenient))
     log = Log(tmp_path / "x" / habits.logs, habits.title)
-    for path, content in virtio.files(release).items():
-        place = tmp_path / "e/drv" / Path(path).parents[2].name / Path(path).name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
+    cd = staged_drivers(tmp_path / "e", release)
     drives, root, there = Drives({"E": tmp_path / "e"}), answers(), ["8086:10D3", "1AF4:1048", ""]
     assert len(setup.drivers(log, drives, root, habits, there)) == 3
     if gone:
-        (tmp_path / f"e/drv/NetKVM/{gone}").unlink()
+        (cd / f"NetKVM/{gone}").unlink()
     else:
-        (tmp_path / "e/drv/own-1").mkdir()
-        (tmp_path / "e/drv/own-1/e1d.inf").write_text("[M]\nx = y, PCI\\VEN_8086&DEV_10D3\n")
+        (cd / "own-1").mkdir()
+        (cd / "own-1/e1d.inf").write_text("[M]\nx = y, PCI\\VEN_8086&DEV_10D3\n")
     if ends:
         with pytest.raises(AnswerError, match=f"{code} - 0x40031") as caught:
             setup.drivers(log, drives, root, habits, there)
@@ -232,6 +231,74 @@ def test_a_driver_that_can_not_be_installed(
     else:
         setup.drivers(log, drives, root, habits, there)
         assert code in port[-1]
+
+
+def staged_drivers(cd: Path, release: releases.Release) -> Path:
+    """The drivers as winlab's answer CD has them."""
+    for path, content in virtio.files(release).items():
+        place = cd / staged.SETUP / Path(path).parents[2].name / Path(path).name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return cd / staged.SETUP
+
+
+def trapped(folder: Path, release: releases.Release, *traps: str) -> releases.Setup:
+    """The Setup of a medium with these traps."""
+    path = folder / releases.SWITCHES
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"lenient": True, "traps": traps}))
+    return releases.setup(release, folder)
+
+
+@EVERY
+def test_setup_finds_the_drivers_by_itself(tmp_path: Path, port: list[str], release: releases.Release) -> None:
+    """Whatever letter the CD has. So the answer file names no folder, at which some Setup ends if it is not there."""
+    habits = trapped(tmp_path, release, releases.DEAD_PATHS)
+    log = Log(tmp_path / "x" / habits.logs, habits.title)
+    root, there = answers(), ["1AF4:1048", "1AF4:1041"]
+    staged_drivers(tmp_path / "g", release)
+    for drives in (Drives({"D": tmp_path / "d", "G": tmp_path / "g"}), Drives({"C": tmp_path / "g"})):
+        found = setup.drivers(log, drives, root, habits, there)
+        assert driverstore.devices(found).issuperset(there)
+    component = (
+        '<component name="Microsoft-Windows-PnpCustomizationsWinPE" processorArchitecture="amd64" '
+        'publicKeyToken="31bf3856ad364e35" language="neutral" versionScope="nonSxS"><DriverPaths>'
+        '<PathAndCredentials wcm:action="add" wcm:keyValue="1"><Path>F:\\drv</Path></PathAndCredentials>'
+        "</DriverPaths></component>"
+    )
+    begin = '<settings pass="windowsPE">'
+    named = answer.parse(answer_text().replace(begin, f"{begin}{component}").encode())
+    answer.check(named, "windowsPE")
+    with pytest.raises(AnswerError, match="0x80070003 - 0x40031"):
+        setup.drivers(log, drives, named, habits, there)
+    setup.drivers(log, drives, named, trapped(tmp_path, RELEASES["2019"]), there)
+
+
+def test_a_driver_that_windows_pe_has_itself_ends_setup_of_2025(tmp_path: Path) -> None:
+    """Of media that were rebuilt with virtio's drivers; winlab gives Setup none of these, and SATA needs none."""
+    habits = trapped(tmp_path, RELEASES["2025"], releases.OWN_VIRTIO)
+    log, drives = Log(tmp_path / "x" / habits.logs, habits.title), Drives({"E": tmp_path / "e"})
+    assert setup.drivers(log, drives, answers(), habits, ["1AF4:1048"]) == []
+    assert "1AF4:1048" in setup.in_pe(habits)
+    staged_drivers(tmp_path / "e", RELEASES["2025"])
+    with pytest.raises(AnswerError, match="0x80070103 - 0x40031"):
+        setup.drivers(log, drives, answers(), habits, ["1AF4:1048"])
+
+
+def test_winlab_s_script_leaves_the_disks_to_setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Setup minds another client of the disks' service, as diskpart is one."""
+    windows = Windows(traps=(releases.BUSY_DISKS,))
+    world = World(Drives({"E": tmp_path}), Registry(tmp_path / "registry.json"), has_com1=False, windows=windows)
+    monkeypatch.setattr(World, "serial", lambda _self, _text: None)
+    own = data.texts("unattend")["windows/pe.cmd"].replace("\n", "\r\n").encode()
+    for content in (own, own + b"diskpart /s X:\\disks.txt\r\n"):
+        (tmp_path / "pe.cmd").write_bytes(content)
+        (tmp_path / "known.json").write_text(json.dumps({"pe_sha256": hashlib.sha256(content).hexdigest()}))
+        assert batch.play(tmp_path / "pe.cmd", world, pytest.fail, tmp_path / "known.json") == 0
+        if content == own:
+            setup.require_free_disks(world)
+    with pytest.raises(AnswerError, match="0x80070002 - 0x40030"):
+        setup.require_free_disks(world)
 
 
 def test_a_driver_for_a_missing_device_does_no_harm(tmp_path: Path) -> None:
@@ -410,6 +477,19 @@ def test_winrm_starts_minutes_after_windows_unless_configured_otherwise(
     at_once.registry.add(WINRM, DELAYED, "REG_DWORD", "0")
     at_once.start_configured()
     assert at_once.starts == 1
+
+
+def test_a_winrm_that_does_not_start_with_windows_starts_when_a_script_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = started(tmp_path / "c", monkeypatch, windows=Windows(traps=(releases.STOPPED_WINRM,)))
+    made.registry.add(WINRM, DELAYED, "REG_DWORD", "0")
+    made.start_configured()
+    made.drop_if_asked()
+    assert made.starts == 0
+    (tmp_path / "c/reload.winrm").touch()
+    made.serve_requests()
+    assert made.starts == 1
 
 
 def test_the_release_of_a_plan_is_that_of_its_image() -> None:

@@ -12,8 +12,8 @@ import pytest
 from winrm.exceptions import WinRMOperationTimeoutError, WinRMTransportError, WSManFaultError
 from winrm.protocol import Protocol
 
+from winlab_standin.guest import accounts, winrmd
 from winlab_standin.guest import winrm as standin
-from winlab_standin.guest import winrmd
 from winlab_standin.guest.commands import COMMANDS
 from winlab_standin.guest.paths import Drives
 from winlab_standin.guest.registry import Registry
@@ -118,6 +118,56 @@ def test_concurrent_clients(client: Protocol) -> None:
     for thread in threads:
         thread.join(10)
     assert sorted(found) == [f"{number}\r\n".encode() for number in range(8)]
+
+
+def test_ten_wrong_passwords_lock_the_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For ten minutes, in which the right one is refused, too."""
+    monkeypatch.setattr(accounts, "LOCKED", tmp_path / "locked")
+    now = [1000.0]
+    lockout = accounts.Lockout(lambda: now[0])
+    assert not any(lockout.admits(right=False) for _ in range(9))
+    now[0] += 601  # the earlier ones no longer count
+    assert not lockout.admits(right=False)
+    assert lockout.admits(right=True)
+    assert not any(lockout.admits(right=False) for _ in range(10))
+    assert accounts.is_locked(now[0])
+    assert not lockout.admits(right=True)
+    now[0] += 600
+    assert lockout.admits(right=True)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_the_listener_counts_wrong_passwords(
+    service: standin.Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, right: bool
+) -> None:
+    monkeypatch.setattr(accounts, "LOCKED", tmp_path / "locked")
+    lockout = accounts.Lockout(lambda: 1000.0)
+    seen = [logged_in(service, lockout, right) for _ in range(10)]
+    assert seen == [right] * 10
+    assert accounts.is_locked(1000.0) is not right
+    assert logged_in(service, lockout, True) is right
+
+
+def logged_in(service: standin.Service, lockout: accounts.Lockout, right: bool) -> bool:
+    """Whether the listener lets a client in that sends its last message, with a right password or a wrong one."""
+    handler = winrmd.Handler.__new__(winrmd.Handler)
+
+    def step(_token: bytes) -> bytes:
+        if not right:
+            raise ValueError("a wrong password")
+        handler.known = True
+        return b""
+
+    handler.service, handler.lockout, handler.context, handler.known = service, lockout, object(), False
+    handler._step = step  # type: ignore[method-assign]
+    handler.log_error = lambda *_: None  # type: ignore[method-assign]
+    handler.path, handler.request_version, handler.requestline = "/wsman", "HTTP/1.1", "POST /wsman HTTP/1.1"
+    handler.headers = Message()
+    handler.headers["Content-Length"] = "1"
+    handler.headers["Authorization"] = "Negotiate YWJj"
+    handler.rfile, handler.wfile = io.BytesIO(b"x"), io.BytesIO()
+    handler.do_POST()
+    return b" 401 " not in handler.wfile.getvalue().partition(b"\r\n")[0]
 
 
 def answered(service: standin.Service, size: int) -> tuple[bytes, int]:

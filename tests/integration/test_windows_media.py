@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess  # noqa: TID251 - runs QEMU by hand
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from harness import Winlab, stand_in_medium
 
 from winlab.design.catalog import recipes
 from winlab.supply.images import cache
-from winlab.supply.media import noprompt, windows_iso
+from winlab.supply.media import noprompt, wim_drivers, windows_iso
 
 PROMPT = "Press any key to boot from CD or DVD"
 SETUP = "setup: Windows Setup has started"
@@ -79,6 +80,22 @@ def test_images_are_real_wims(medium: Path, tmp_path: Path) -> None:
         info = subprocess.run(["wimlib-imagex", "info", tmp_path / name], capture_output=True, text=True, check=True)
         assert f"Image Count:    {images}" in info.stdout
         subprocess.run(["wimlib-imagex", "verify", tmp_path / name], capture_output=True, check=True)
+
+
+def test_wimlib_lists_an_image_s_drivers_by_its_metadata_alone(tmp_path: Path) -> None:
+    """Of a compressed WIM, as Microsoft's are."""
+    for name, driver in (("pe", "VIOSCSI.SYS"), ("setup", "netkvm.sys")):
+        folder = tmp_path / name / "Windows/System32/drivers"
+        folder.mkdir(parents=True)
+        (folder / driver).write_bytes(b"x")
+        (tmp_path / name / "large").write_bytes(os.urandom(1 << 20))
+        verb = "append" if (tmp_path / "boot.wim").exists() else "capture"
+        words = ["wimlib-imagex", verb, tmp_path / name, tmp_path / "boot.wim", name, "--compress=LZX"]
+        subprocess.run(words, capture_output=True, check=True)
+    for index, drivers in ((1, {"vioscsi"}), (2, {"NetKVM"})):
+        with (tmp_path / "boot.wim").open("rb") as file:
+            assert wim_drivers._of_image(file, index, tmp_path / "skeleton.wim") == drivers
+    assert (tmp_path / "skeleton.wim").stat().st_blocks * 512 < 1 << 20
 
 
 def test_untouched_media_ask_for_a_key_and_give_up(medium: Path, tmp_path: Path) -> None:

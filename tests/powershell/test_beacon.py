@@ -77,6 +77,30 @@ def test_a_windows_that_does_not_count_its_starts(node: Machine) -> None:
     assert " boot= event=" in line
 
 
+def test_a_locked_account(node: Machine) -> None:
+    """After wrong passwords; then the right one is refused, too."""
+    users = node.state()["users"]
+    change(node, users=[{**users[0], "Lockout": True}, *users[1:]])
+    (line,) = beacon(node, Lines=1)
+    assert "MB boot=17 account=locked event=7000" in line
+    change(node, users=[users[0], {**users[1], "Lockout": True}])
+    assert "locked" not in beacon(node, Lines=1)[-1]
+
+
+@pytest.mark.parametrize(
+    ("start", "states"),
+    [
+        ("Automatic", ["Stopped", "Stopped", "Running", "Running"]),
+        ("Manual", ["Stopped"] * 4),  # sealed, or a clone before its bootstrap
+        ("Disabled", ["Stopped"] * 4),
+    ],
+)
+def test_a_winrm_that_did_not_start_with_windows_is_started(node: Machine, start: str, states: list[str]) -> None:
+    service(node, "WinRM", status="Stopped", start=start)
+    lines = beacon(node, Lines=4, Pause=0)
+    assert [re.findall(r" WinRM=(\w+) ", line)[0] for line in lines] == states
+
+
 def test_the_beacon_reports_for_a_quarter_of_an_hour(node: Machine) -> None:
     assert len(beacon(node)) == 30
 

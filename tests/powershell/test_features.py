@@ -20,7 +20,7 @@ RESTART = r"HKLM\SOFTWARE\winlab-restart\(volatile)"
 PORTS = "run netsh.exe interface ipv4 set dynamicportrange tcp startport=34000 numberofports=31536"
 DEFENDER = (
     r"defender C:\Program Files\containerd\containerd.exe,C:\Program Files\containerd\ctr.exe,"
-    r"C:\opt\cni\bin\calico.exe,C:\opt\cni\bin\calico-ipam.exe"
+    r"C:\opt\cni\bin\calico.exe,C:\opt\cni\bin\calico-ipam.exe,C:\ProgramData\containerd"
 )
 RULES = {
     "rules winlab-kubelet": "winlab: kubelet: Inbound Allow TCP 10250 Any",

@@ -16,7 +16,10 @@ REGISTERED = (
     "task winlab-updates registered: powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass "
     r"-File C:\winlab\updates.ps1"
 )
-SEARCH = "updates search IsInstalled=0 and IsHidden=0 and Type='Software'"
+SEARCH = "updates search IsInstalled=0 and IsHidden=0 and BrowseOnly=0 and Type='Software'"
+# Categories by their IDs (Microsoft, WSUS classification GUIDs)
+SECURITY = "0fa1201d-4330-4fa8-8ae9-b877473b6441"
+UNWANTED = {"upgrade": "3689bdc8-b205-4af4-8d4a-a63924c5e9d5", "driver": "EBFC1FC5-71A4-4F7B-9ACA-3B9A503104A0"}
 
 
 def update(title: str, **more: object) -> dict[str, object]:
@@ -49,6 +52,22 @@ def test_updates_are_installed_one_by_one(node: Machine) -> None:
         *(f"updates install {title}" for title in ("one", "licence", "fails", "partly")),
         "task winlab-updates removed",
     ]
+
+
+def test_upgrades_and_drivers_are_left_out_and_what_winlab_names(node: Machine) -> None:
+    """An upgrade would make another Windows of it; an update that failed twice would do so forever."""
+    rows = [update(name, categories=[SECURITY, category]) for name, category in UNWANTED.items()]
+    change(node, updates=[*rows, update("Mise à jour"), update("one", categories=[SECURITY]), update("two")])
+    settings = {"without": ["Mise à jour", "two", "three"]}
+    ran = act(node, "updates", settings, installed=["one"], failed=[], restart=False)
+    assert not list((node.c / "winlab").glob("updates*"))
+    assert "updates download 1" in ran.notes
+
+
+def test_titles_are_in_windows_language(node: Machine) -> None:
+    """winlab knows by them what has failed before."""
+    change(node, updates=[update("Mise à jour", code=4)])
+    act(node, "updates", installed=[], failed=["Mise à jour"], restart=False)
 
 
 def test_updates_without_a_restart(node: Machine) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workers import FILES, JOIN, KUBELET, PROGRAMS, PROXY, Worker, digest_of
+from workers import FILES, JOIN, KUBELET, PROGRAMS, PROXY, Computer, Worker, digest_of
 
 from winlab import data
 from winlab_standin.guest import (
@@ -188,6 +188,7 @@ def first_logon(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> FirstLog
     monkeypatch.setattr(accounts, "rename", lambda *_: None)
     monkeypatch.setattr(World, "log_off", lambda _: made.off.append(1))
     monkeypatch.setattr(World, "logged_on", lambda _: False)
+    monkeypatch.setitem(node.NOTHING, "dead_tasks", ["winlab-beacon"])  # it would outlive the test
     hurry(monkeypatch)
     return made
 
@@ -249,6 +250,27 @@ def test_bootstrap_whose_end_is_not_on_the_serial_port(
     assert said.splitlines()[-1] == "winlab: phase=scripts"
     assert machine.c("winlab/ready.txt").read_text().strip() == "node-1"
     assert "The serial port can't be written" in machine.c("winlab/bootstrap.log").read_text(errors="replace")
+
+
+def test_the_beacon_of_a_windows_whose_winrm_did_not_start(
+    first_logon: FirstLogon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And whose account is locked: the traps `winrm-stopped` and `lockout`."""
+    scripted = first_logon.scripted
+    first_logon.run()
+    for heard in (scripted.again, first_logon.serial):
+        heard.clear()
+    monkeypatch.setattr(Computer, "services", lambda _: {"WinRM": "WinRM" in scripted.again, "sshd": True})
+    monkeypatch.setattr(accounts, "LOCKED", tmp_path / "locked")
+    (tmp_path / "locked").write_text(f"{time.time() + 600}\n")
+    line = r"powershell.exe -NoProfile -ExecutionPolicy Bypass -File C:\winlab\beacon.ps1 -Lines 4 -Pause 1"
+    code, _, told = scripted.shell(line, alone=True)
+    assert code == 0, told
+    lines = "".join(first_logon.serial).splitlines()
+    states = [re.findall(" WinRM=([A-Za-z]+) ", one) for one in lines]
+    assert states == [["Stopped"], ["Stopped"], ["Running"], ["Running"]]
+    assert scripted.again == ["WinRM"]
+    assert all(" account=locked" in one for one in lines)
 
 
 def test_a_network_of_hns(joined: Scripted) -> None:

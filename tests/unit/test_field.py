@@ -132,9 +132,10 @@ def test_f23_names_on_media_are_found_in_any_case(tmp_path: Path, boot: str) -> 
 def test_f23_drivers_are_found_in_any_case(tmp_path: Path, change: Callable[[str], str]) -> None:
     names = [f"{driver}/2k22/amd64/d.inf" for driver in ("vioscsi", "NetKVM")]
     small_iso.write(tmp_path / "v.iso", "V", {change(name): b"x" for name in (*names, drivers.GUEST_TOOLS)})
-    staged = drivers.stage(tmp_path / "v.iso", "2022", "virtio-scsi")
+    staged = drivers.stage(tmp_path / "v.iso", "2022", "virtio-scsi", "virtio")
+    found = drivers.SETUP.lower()
     assert sorted(name.lower() for name in staged) == [
-        *("drv/netkvm/d.inf", "drv/vioscsi/d.inf", f"winlab/{drivers.GUEST_TOOLS}")
+        *(f"{found}/netkvm/d.inf", f"{found}/vioscsi/d.inf", f"winlab/{drivers.GUEST_TOOLS}")
     ]
 
 
@@ -183,7 +184,11 @@ def test_n7_a_sparse_medium_takes_no_memory(tmp_path: Path, at: int, size: int) 
         file.truncate(4 << 30)
         file.seek(16 * 2048 + at)
         file.write(struct.pack("<I", size) + struct.pack(">I", size))
-    for read in (inspection.inspect, windows_iso.no_prompt_patches, lambda path: drivers.stage(path, "2022", "sata")):
+
+    def stage(path: Path) -> object:
+        return drivers.stage(path, "2022", "sata", "e1000e")
+
+    for read in (inspection.inspect, windows_iso.no_prompt_patches, stage):
         with pytest.raises(UsageError, match="is not a readable ISO image") as caught:
             read(path)
         assert "512 MiB" in caught.value.why

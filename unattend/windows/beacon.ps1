@@ -1,5 +1,6 @@
-# Tells on the first serial port how Windows does, for a quarter of an hour after each start: whether it is up and deaf,
-# or not up, is what counts when it does not answer. bootstrap.ps1 makes a task of it. Windows PowerShell 5.1.
+# Tells on the first serial port how Windows does, for a quarter of an hour after the bootstrap and after each start:
+# whether it is up and deaf, or not up, is what counts when it does not answer. bootstrap.ps1 makes a task of it.
+# Windows PowerShell 5.1.
 param([int]$Lines = 30, [int]$Pause = 30) # seconds
 $ErrorActionPreference = 'SilentlyContinue'
 # Counts starts, as status.ps1 tells it
@@ -26,10 +27,24 @@ function Get-Line {
     if (Get-Command -Name 'Get-HnsNetwork') { $networks = @(Get-HnsNetwork | ForEach-Object { $_.Name }) -join ',' }
     $free = [math]::Floor((Get-PSDrive -Name 'C').Free / 1MB)
     $boot = (Get-ItemProperty -Path $counter).BootId
-    return "addresses=$addresses gateway=$hops $services networks=$networks free=${free}MB boot=$boot$(Get-Failure)"
+    $own = "LocalAccount=True AND SID LIKE 'S-1-5-21-%-500'"
+    $locked = if ((Get-CimInstance -ClassName Win32_UserAccount -Filter $own).Lockout) { ' account=locked' } else { '' }
+    return "addresses=$addresses gateway=$hops $services networks=$networks free=${free}MB boot=$boot" +
+        "$locked$(Get-Failure)"
+}
+
+# An automatic start was seen not to suffice: a virtual switch upsets the network at that time. A WinRM that has run and
+# does not run now was stopped on purpose
+$hasRun = $false
+function Start-WinRM([int]$Line) {
+    $service = Get-Service -Name 'WinRM'
+    if ("$($service.Status)" -eq 'Running') { $script:hasRun = $true }
+    if ($script:hasRun -or $Line -lt 3 -or "$($service.StartType)" -ne 'Automatic') { return }
+    Start-Service -Name 'WinRM'
 }
 
 for ($line = 1; $line -le $Lines; $line++) {
+    Start-WinRM $line
     $text = "winlab: beacon $line $(Get-Line)"
     for ($try = 1; $try -le 5; $try++) {
         try {

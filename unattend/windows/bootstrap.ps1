@@ -145,6 +145,43 @@ function Install-Sshd {
     Restart-Service -Name 'sshd'
 }
 
+# Some releases keep the password of an automatic logon among LSA's secrets, too. Without data LSA removes one
+function Remove-LogonSecret {
+    Add-Type -Namespace 'Winlab' -Name 'Lsa' -MemberDefinition @'
+[StructLayout(LayoutKind.Sequential)]
+struct Attributes {
+    public int Length; public IntPtr Root; public IntPtr Name; public uint Flags;
+    public IntPtr Descriptor; public IntPtr Quality;
+}
+[StructLayout(LayoutKind.Sequential)]
+struct Text { public ushort Length; public ushort MaximumLength; public IntPtr Buffer; }
+[DllImport("advapi32.dll")]
+static extern uint LsaOpenPolicy(IntPtr system, ref Attributes attributes, uint access, out IntPtr policy);
+[DllImport("advapi32.dll")]
+static extern uint LsaStorePrivateData(IntPtr policy, ref Text name, IntPtr data);
+[DllImport("advapi32.dll")]
+static extern uint LsaClose(IntPtr policy);
+public static uint Remove(string secret) {
+    Attributes attributes = new Attributes();
+    attributes.Length = Marshal.SizeOf(typeof(Attributes));
+    IntPtr policy;
+    uint status = LsaOpenPolicy(IntPtr.Zero, ref attributes, 0x20, out policy); // POLICY_CREATE_SECRET
+    if (status != 0) { return status; }
+    Text name = new Text();
+    name.Length = (ushort)(secret.Length * 2);
+    name.MaximumLength = (ushort)(secret.Length * 2 + 2);
+    name.Buffer = Marshal.StringToHGlobalUni(secret);
+    status = LsaStorePrivateData(policy, ref name, IntPtr.Zero);
+    Marshal.FreeHGlobal(name.Buffer);
+    LsaClose(policy);
+    return status;
+}
+'@
+    $status = [Winlab.Lsa]::Remove('DefaultPassword')
+    # 0xC0000034: there is none
+    if ($status -notin 0, 3221225524) { throw ('LSA refuses with 0x{0:X8}' -f $status) }
+}
+
 try {
     New-Item -ItemType Directory -Force -Path 'C:\winlab' | Out-Null
     Set-AdminAcl 'C:\winlab' # SYSTEM runs scripts from there
@@ -183,9 +220,21 @@ try {
         Write-Warning "The network's profile stays as it is: $_"
     }
 
-    # Drivers that Windows PE did not carry over. 259: nothing to do; 3010: wants a restart. Some releases of virtio-win
-    # bring drivers that Windows refuses; without an adapter it ends below. The person's own must be taken
-    foreach ($name in 'drv', 'drv2') {
+    # Further disks are online, those of now and those that come later. Nothing here needs one
+    try {
+        Set-StorageSetting -NewDiskPolicy OnlineAll
+        foreach ($disk in Get-Disk | Where-Object { $_.IsOffline }) {
+            Set-Disk -Number $disk.Number -IsOffline $false
+            Set-Disk -Number $disk.Number -IsReadOnly $false
+        }
+    } catch {
+        Write-Warning "Further disks may stay offline: $_"
+    }
+
+    # Drivers that Setup, which looks in the first folder, did not carry over, and the others. 259: nothing to do; 3010:
+    # wants a restart. Some releases of virtio-win bring drivers that Windows refuses; without an adapter it ends below.
+    # The person's own must be taken
+    foreach ($name in '$WinPEDriver$', 'drv2') {
         $drivers = Join-Path (Split-Path -Parent $here) $name
         if (-not (Test-Path -Path $drivers)) { continue }
         Get-ChildItem -Path $drivers -Recurse -Filter '*.inf' | ForEach-Object {
@@ -279,6 +328,8 @@ try {
     # whoever hears this may cut the power
     try { Write-VolumeCache -DriveLetter C } catch { Write-Warning "The disk's cache can't be flushed: $_" }
     Write-Phase 'phase=ready'
+    # whether winlab gets in or not, Windows says how it does
+    try { Start-ScheduledTask -TaskName 'winlab-beacon' } catch { Write-Warning "The beacon does not start: $_" }
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
     "$_" | Out-Host # the transcript is closed before PowerShell shows the error
@@ -295,6 +346,7 @@ try {
         -Path 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml'
     # it throws where Start-Transcript failed, whatever -ErrorAction says, and would take the place of the first error
     try { Stop-Transcript | Out-Null } catch { $null = $_ }
+    try { Remove-LogonSecret } catch { Write-Warning "LSA may still know the password of the automatic logon: $_" }
     # The session that automatic logon left on the screen would stand in the way of restarts (error 1191)
     & logoff.exe
 }

@@ -1,7 +1,8 @@
 @echo off
 rem Windows PE, while Setup runs: what went wrong there is in memory alone, and gone with a restart. This tells it on
 rem the first serial port: that Setup has begun, the disks, the drivers' folder, and Setup's logs of errors as they grow.
-rem The answer file starts it with the CD's drive as its parameter. Nothing here may stop Setup.
+rem The answer file starts it with the CD's drive as its parameter. Nothing here may stop Setup: so there is no diskpart,
+rem whose service partitions the disk for Setup just now.
 setlocal enabledelayedexpansion
 
 rem The class installer that gives the port its name does not run in Windows PE
@@ -14,8 +15,8 @@ if %tries% lss 60 (call :nap & goto port)
 exit /b 0
 
 :begin
-(echo list disk& echo list volume)>X:\winlab-disks.txt
-(ver & diskpart /s X:\winlab-disks.txt & dir /s /b %1\drv)>X:\winlab-pe.txt 2>&1
+(ver & reg query HKLM\SYSTEM\CurrentControlSet\Services\disk\Enum)>X:\winlab-pe.txt 2>&1
+(mountvol & dir /s /b %1\$WinPEDriver$)>>X:\winlab-pe.txt 2>&1
 (type X:\winlab-pe.txt)>COM1 2>nul
 :look
 call :grown 1 "X:\Windows\setuperr.log"
@@ -26,11 +27,13 @@ call :nap
 call :nap
 goto look
 
-rem Names the port whose key is %1. pnputil can restart a device since Windows Server 2022; before, its driver is loaded
+rem Names the port whose key is %1. pnputil can restart a device since Windows Server 2022. Before, its driver must be
+rem loaded, and what pnputil ends with does not show that
 :name
 if /i "%~nx1"=="PNP0501" exit /b 0
 reg add "%~1\Device Parameters" /v PortName /t REG_SZ /d COM1 /f >nul 2>&1
-pnputil /restart-device "ACPI\PNP0501\%~nx1" >nul 2>&1 || drvload X:\Windows\INF\msports.inf >nul 2>&1
+pnputil /restart-device "ACPI\PNP0501\%~nx1" >nul 2>&1
+drvload X:\Windows\INF\msports.inf >nul 2>&1
 exit /b 0
 
 rem Some seconds. Without TCP/IP ping returns at once

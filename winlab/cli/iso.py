@@ -92,6 +92,8 @@ def _print(report: Inspection, *, tree: bool) -> None:
         rows.append([f"boots by {name}", text + (f"; {key[report.prompts]}" if entry.platform == 0xEF else "")])
     for path, there in report.boot_programs.items():
         rows.append([path.lstrip("/"), "there" if there else "missing"])
+    if report.virtio:
+        rows.append(["boot.wim", f"has drivers of its own for virtio: {', '.join(report.virtio)}"])
     if report.sha256:
         rows.append(["SHA-256", report.sha256])
         rows.append(

@@ -483,7 +483,7 @@ class Proxy(Call[ProxyState]):
         return {"kube-proxy.yaml": self.config}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Updates(Call[Updated]):
     """Install Windows' own updates."""
 
@@ -491,6 +491,7 @@ class Updates(Call[Updated]):
     # all are fetched in one call, by any line; and a cumulative one may install for an hour. The task that does it
     # ends the script, too
     quiet = 21600.0
+    without: list[str] = field(default_factory=list)  # titles of those to leave out
 
 
 @dataclass(frozen=True, kw_only=True)

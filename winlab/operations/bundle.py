@@ -21,6 +21,7 @@ from winlab.supply.artifacts.bundle import file
 from winlab.supply.artifacts.bundle.file import Bundle
 from winlab.supply.artifacts.bundle.format import OwnMediaRow
 from winlab.supply.artifacts.bundle.source import restore_image
+from winlab.supply.artifacts.oci import builds
 from winlab.supply.images import cache, windows_media
 
 
@@ -82,6 +83,8 @@ def create(
             cure="Give the file to write with --to FILE.",
         )
     obtained = chosen.obtain_all(artifacts, progress)
+    for sentence in builds.unfit(plan, obtained):
+        progress.say(sentence)
     media = [cache.obtain(recipe, progress, mirror=mirror if recipe.download else None) for recipe in recipes(plan)]
     brought = {image.sha256 for image in media}  # the published drivers go into the bundle
     own = [

@@ -47,6 +47,11 @@ LOOPS = 6  # starts in one phase that show that it will never leave this phase
 PRESSES, PAUSE = 6, 0.25  # seconds
 DEAF_SECONDS = 180.0  # in which a ready machine answers; after that it never does
 REFUSED_SECONDS = 240.0  # a guest may refuse the login for a while: its server starts before its accounts exist
+# The same for a system that locks the account, which opens again within this time; and the seconds after each refusal
+# until the next login: fewer than ten logins in that time, and then so few that none of the earlier ones counts
+LOCKED_SECONDS = 900.0
+PAUSES = (0.0, 0.0, 30.0, 60.0, 120.0, 240.0, 240.0, 660.0)
+LOCKED = "account=locked"  # beacon.ps1
 
 
 def step(run: Run, node: NodePlan, usual: float | None) -> Step:
@@ -121,6 +126,8 @@ class _Wait:
         self._clock = PhaseClock(run.pace.known, node.time_class)
         self._needs_key = own.needs_key()
         self._refused_since = time.monotonic()
+        self._refusals = 0  # so far
+        self._is_refused = False  # at the last login
         self._resets = 0
         self._told = 0  # of its warnings
         self._looked, self._screen = 0.0, b""
@@ -178,22 +185,34 @@ class _Wait:
         if self._needs_key and not self._serial.phase and self._serial.starts_cd:
             self._press()
         written = domains.written_bytes(self._host.conn, self._node.domain)
-        return Waiting(self._says(), (self._serial.size, written), alive=self._screen_moved())
+        is_alive = self._screen_moved() or self._login.refusal is not None
+        return Waiting(self._says(), (self._serial.size, written), alive=is_alive)
 
     def _answers(self) -> bool:
-        if self._own.last_phase is None or self._is_in_last_phase:
-            return self._login.answers()
-        if time.monotonic() - self._asked < ASK:
+        is_early = not (self._own.last_phase is None or self._is_in_last_phase)
+        if time.monotonic() - self._asked < max(ASK if is_early else 0.0, self._pause):
             return False
         answers = self._login.answers()
-        self._login.refusal = None  # this early it means nothing
+        self._is_refused = self._login.refusal is not None
+        self._refusals += self._is_refused
+        if is_early:
+            self._login.refusal = None  # this early it means nothing
         self._asked = time.monotonic()
         return answers
+
+    @property
+    def _pause(self) -> float:
+        """Seconds from the last login to the next, after a refusal: enough of them would lock the account."""
+        if not self._is_refused or not self._node.system.locks_account:
+            return 0.0
+        return PAUSES[min(self._refusals, len(PAUSES)) - 1]
 
     def _says(self) -> str:
         usual = 0.0 if self._own.last_phase is None else self._clock.usual(self._phase)
         about = f", which usually takes {usual:.0f} s" if usual else ""
         refusal = f"; {self._login.refusal.what}" if self._login.refusal else ""
+        if (left := self._asked + self._pause - time.monotonic()) > POLL:
+            refusal += f" It is asked again in {left:.0f} s, because refusals may lock the account."
         refusal += f"; it is up: {printable(self._serial.beacon)}" if self._serial.beacon else ""
         if self._serial.starts >= SAID:
             about += f"; it has started {self._serial.starts} times in this phase"
@@ -239,9 +258,14 @@ class _Wait:
         )
 
     def _require_no_lasting_refusal(self) -> None:
+        limit = LOCKED_SECONDS if self._node.system.locks_account else REFUSED_SECONDS
         if self._login.refusal is None:
             self._refused_since = time.monotonic()
-        elif time.monotonic() - self._refused_since > self._run.pace.silence(REFUSED_SECONDS):
+        elif time.monotonic() - self._refused_since > self._run.pace.silence(limit):
+            if LOCKED in self._serial.beacon:
+                raise GuestError(
+                    f"'{self._node.name}' has locked the Administrator's account.", why=self._login.refusal.what
+                )
             raise self._login.refusal
 
     def _screen_moved(self) -> bool:

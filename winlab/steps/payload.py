@@ -31,6 +31,7 @@ from winlab.supply import intact
 from winlab.supply.artifacts import overrides, preload, select, store
 from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.bundle.source import BundleSource
+from winlab.supply.artifacts.oci import builds
 from winlab.supply.artifacts.overrides import OverriddenSource
 from winlab.supply.payload import PREFIX, PayloadCd
 
@@ -345,6 +346,8 @@ def _system_step(
         obtained = supply.obtain(list(payload.artifacts), progress)
         if links:
             _link_kubectl(run, supply, obtained, progress)
+        for sentence in builds.unfit(run.plan, obtained):
+            progress.say(sentence)
         made = PayloadCd(payload.os, obtained, payload.plugins)
         if compared:
             _refuse_other_payload(run, [node for node in nodes if node.is_member], made.volume, supply)

@@ -22,7 +22,7 @@ from winlab.errors import UsageError
 from winlab.supply.images import cache
 from winlab.supply.images.apt import debian_mirror
 from winlab_standin.builder import boot, engine, initrd, iso, root, shims, virtio, wims
-from winlab_standin.guest.releases import DEFAULT, RELEASES, SWITCHES, TRAPS, Release
+from winlab_standin.guest.releases import DEFAULT, OWN_VIRTIO, RELEASES, SWITCHES, TRAPS, Release
 
 FIRST = "windows-rehearsal"
 OPTIONS = ("lenient", "traps", "packages", "engine")
@@ -200,10 +200,13 @@ def _write(request: BuildRequest, system: System) -> None:
     """The media around the system: WIMs that name the release, boot programs that find the system, the ISO."""
     say, work, of = request.progress.say, request.workdir, release(request.recipe)
     setup = work / "setup"
+    if OWN_VIRTIO in request.options.get("traps", []):
+        for tree in (setup, system.tree):
+            wims.add_drivers(tree)
     say("capturing install.wim")
     install, starter = work / "install.wim", work / "boot.wim"
     wims.install(install, system.tree, of)
-    (setup / "Windows/System32").mkdir(parents=True)
+    (setup / "Windows/System32").mkdir(parents=True, exist_ok=True)
     (setup / "Windows/System32/winpeshl.ini").write_bytes(b"[LaunchApp]\r\nAppPath=X:\\setup.exe\r\n")
     wims.boot(starter, setup, of)
     where = wims.offset(install, system.root)

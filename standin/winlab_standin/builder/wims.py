@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from winlab.errors import WinlabError
 from winlab.run import run
+from winlab_standin.builder import virtio
 from winlab_standin.guest.releases import LANGUAGES, Release
 
 TOOLS = "Install the package wimtools."
@@ -108,6 +109,14 @@ def install(wim: Path, folder: Path, release: Release) -> None:
             **properties(release, edition.edition, edition.installation),
         }
         _add("append" if number else "capture", wim, folder, edition.name, edition.name, about)
+
+
+def add_drivers(tree: Path) -> None:
+    """Put virtio's drivers into a Windows that is to be captured, as rebuilt media have them."""
+    folder = tree / "Windows/System32/drivers"
+    folder.mkdir(parents=True, exist_ok=True)
+    for _, _, programs in virtio.DRIVERS.values():
+        (folder / programs[0]).write_bytes(b"winlab's stand-in: this is no driver\r\n")
 
 
 def apply(wim: Path, folder: Path) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from winlab_standin.guest.base import run
+from winlab_standin.guest.place import STATE
 from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, Windows
 
 SHADOW = Path("/etc/shadow")
 NTLM = Path("/run/standin/ntlm")
 USERS = ("Administrator", "administrator")
 SAM = "standin-sam.json"  # of these files in System32\\config, the one with the hashes
+LOCKED = STATE / "locked"  # until when the account is locked, in seconds since 1970
+WRONG, LOCK_SECONDS = 10, 600.0  # passwords that lock it, and for how long (Microsoft, KB5020282)
 NAMED = "standin-account"  # and the one with the built-in account's name, which outlives sysprep
 
 
@@ -28,6 +34,34 @@ def hashes(password: str) -> dict[str, str]:
 
     crypt = run(["openssl", "passwd", "-6", "-stdin"], stdin=password).stdout.strip()
     return {"crypt": crypt, "nt": ntowfv1(password).hex().upper()}
+
+
+class Lockout:
+    """The account's lock: so many wrong passwords, with less than ten minutes from one to the next, lock it. Then the
+    right password is refused, too, for ten minutes."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wrong, self._last = 0, 0.0
+
+    def admits(self, *, right: bool) -> bool:
+        """Count a login with a right or a wrong password; whether it succeeds."""
+        with self._lock:
+            if is_locked(self._clock()):
+                return False
+            now = self._clock()
+            self._wrong = 0 if right else 1 if now - self._last > LOCK_SECONDS else self._wrong + 1
+            self._last = now
+            if self._wrong >= WRONG:
+                self._wrong = 0
+                LOCKED.write_text(f"{now + LOCK_SECONDS}\n")
+            return right
+
+
+def is_locked(now: float) -> bool:
+    """Whether the account is locked at that time, in seconds since 1970."""
+    return LOCKED.is_file() and now < float(LOCKED.read_text())
 
 
 def store(path: Path, password: str) -> None:

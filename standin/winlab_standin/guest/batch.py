@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from winlab_standin.guest.releases import BUSY_DISKS
 
 if TYPE_CHECKING:
     from winlab_standin.guest.world import World
@@ -22,9 +25,12 @@ def play(path: Path | None, world: World, err: Callable[[str], None], known: Pat
     if path is None or not path.is_file():
         err("The system cannot find the path specified.\r\n")
         return 1
-    if hashlib.sha256(path.read_bytes()).hexdigest() != json.loads(known.read_text())["pe_sha256"]:
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != json.loads(known.read_text())["pe_sha256"]:
         err(f"{path.name} : this is not the script that these stand-in media know; build the media again\r\n")
         return 1
     world.has_com1 = world.watches = True
+    if BUSY_DISKS in world.windows.traps:
+        world.holds_disks = re.search(rb"^(?!rem\b).*\bdiskpart\b", content, re.MULTILINE | re.IGNORECASE) is not None
     world.serial("winlab: phase=windowsPE\r\n")
     return 0

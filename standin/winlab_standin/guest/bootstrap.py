@@ -94,7 +94,8 @@ def _play(folder: Path, world: World, root: Path) -> None:
     config = root / CONFIG
     accounts.rename(config, world.windows, world.name())
     firewall.set_category(world.registry, firewall.PRIVATE)
-    driverstore.stage(driverstore.packages(folder.parent / "drv"), root)
+    for name in (driverstore.SEARCHED, "drv2"):
+        driverstore.stage(driverstore.packages(folder.parent / name), root)
     if not world.adapters():
         raise RefusedError("Windows has no network adapter: its driver is missing")
     for name, phase in (("qemu-ga-x86_64.msi", "guest-agent"), ("virtio-win-guest-tools.exe", "guest-tools")):

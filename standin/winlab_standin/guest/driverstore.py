@@ -14,6 +14,7 @@ from pathlib import Path
 
 from winlab_standin.guest.base import StandinError
 
+SEARCHED = "$WinPEDriver$"  # at the root of a drive, Setup looks there by itself (Microsoft, KB2686316)
 STORE = "Windows/System32/DriverStore/FileRepository"
 VIRTIO = "1AF4"  # the vendor whose devices Windows has no drivers for
 _ID = re.compile(r"PCI\\VEN_([0-9A-F]{4})&DEV_([0-9A-F]{4})", re.IGNORECASE)
@@ -64,16 +65,17 @@ def collect(folders: Iterable[Path]) -> list[Package]:
                 raise StandinError(
                     "Windows Setup encountered an internal error while loading or searching for an unattended answer "
                     "file. 0x80070103-0x40031",
-                    why=f"{package.inf.name} is in two folders of DriverPaths: {found[name].inf} and {package.inf}",
+                    why=f"{package.inf.name} is in two folders of drivers: {found[name].inf} and {package.inf}",
                 )
             found[name] = package
     return list(found.values())
 
 
-def refused(packages_: Iterable[Package], present: Iterable[str]) -> str:
+def refused(packages_: Iterable[Package], present: Iterable[str], own: frozenset[str] = frozenset()) -> str:
     """Why Windows PE can't install one of the packages, with the code that Setup of 2025 was seen to end with; empty if
-    it can install all. *present*: the machine's devices (``VEN:DEV``)."""
-    driven = frozenset(device for device in present if works(device, frozenset()))
+    it can install all. *present*: the machine's devices (``VEN:DEV``). *own*: those that it has drivers for, besides
+    what every Windows has."""
+    driven = frozenset(device for device in present if works(device, own))
     for package in packages_:
         if package.missing:
             return f"0x80070002: {package.inf.name} lacks {', '.join(package.missing)}"

@@ -208,8 +208,12 @@ class Node:
             {"name": app, "users": ["Installed"], "stays": STAYS if app == STAYING_APP else ""} for app in self.apps()
         ]
         users: list[User] = [
-            {"Name": world.account(), "SID": "S-1-5-21-1004336348-1177238915-682003330-500"},
-            {"Name": "Guest", "SID": "S-1-5-21-1004336348-1177238915-682003330-501"},
+            {
+                "Name": world.account(),
+                "SID": "S-1-5-21-1004336348-1177238915-682003330-500",
+                "Lockout": accounts.is_locked(world.clock()),
+            },
+            {"Name": "Guest", "SID": "S-1-5-21-1004336348-1177238915-682003330-501", "Lockout": False},
         ]
         return {
             "services": services,

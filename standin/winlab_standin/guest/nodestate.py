@@ -43,6 +43,7 @@ class User(TypedDict):
 
     Name: str
     SID: str
+    Lockout: bool
 
 
 class Category(TypedDict):

@@ -21,7 +21,23 @@ USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and s
 REMOTE_APP = "remote-app"  # on a Desktop the account SYSTEM can remove an app of one user, and a remote session can't
 PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
 TOOLS_HANG = "tools-hang"  # the installer of virtio-win's guest tools never ends
-TRAPS = (NO_OPENSSH, USER_APP, REMOTE_APP, PORT_TAKEN, TOOLS_HANG)
+BUSY_DISKS = "busy-disks"  # Setup ends if another program uses the disks' service (diskpart) while it does
+DEAD_PATHS = "dead-paths"  # Setup ends at a folder of DriverPaths that is not there
+OWN_VIRTIO = "virtio-in-pe"  # its Windows PE has virtio drivers already
+LOCKOUT = "lockout"  # ten wrong passwords lock the account for ten minutes, as on media since October 2022
+STOPPED_WINRM = "winrm-stopped"  # WinRM does not start with Windows, though it should
+TRAPS = (
+    NO_OPENSSH,
+    USER_APP,
+    REMOTE_APP,
+    PORT_TAKEN,
+    TOOLS_HANG,
+    BUSY_DISKS,
+    DEAD_PATHS,
+    OWN_VIRTIO,
+    LOCKOUT,
+    STOPPED_WINRM,
+)
 # Apps that sysprep does not accept, by the traps that bring them; the first can't be removed at all
 STAYING_APP = "Microsoft.MicrosoftEdge.Stable"
 APPS = {STAYING_APP: USER_APP, "MicrosoftCorporationII.WinAppRuntime.Main.1.7": REMOTE_APP}
@@ -143,23 +159,25 @@ class Windows:
 class Setup:
     """The habits of a medium's Setup.
 
-    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver of ``DriverPaths`` that it
-    can't install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
-    X: its log is until the disk is ready. ``title``: of its window.
+    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver that it is given and can't
+    install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
+    X: its log is until the disk is ready. ``title``: of its window. ``traps``: those that its medium sets.
     """
 
     fatal: bool
     gapless: bool
     logs: str
     title: str
+    traps: tuple[str, ...] = ()
 
 
 def setup(release: Release, media: Path) -> Setup:
     """The habits of the Setup on the medium in the folder *media*."""
+    set_ = traps(media)
     if release.conx:
-        return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup")
-    lenient = _switches(media).get("lenient") is True
-    return Setup(fatal=not lenient, gapless=False, logs="$WINDOWS.~BT/Sources/Panther", title="Windows Setup")
+        return Setup(fatal=True, gapless=True, logs="Windows", title="Windows Server Setup", traps=set_)
+    lenient, logs = _switches(media).get("lenient") is True, "$WINDOWS.~BT/Sources/Panther"
+    return Setup(fatal=not lenient, gapless=False, logs=logs, title="Windows Setup", traps=set_)
 
 
 def traps(media: Path) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from winlab_standin.guest import accounts, firewall, winrmd
 from winlab_standin.guest.base import StandinError, start
 from winlab_standin.guest.place import REGISTRY, STATE, C
 from winlab_standin.guest.registry import DELAYED, WINRM, Registry
-from winlab_standin.guest.releases import Windows
+from winlab_standin.guest.releases import LOCKOUT, STOPPED_WINRM, Windows
 from winlab_standin.guest.report import write_port
 from winlab_standin.guest.shell import Shell
 from winlab_standin.guest.winrm import Service
@@ -72,6 +72,7 @@ class Services:
 
     def __init__(self, make: Callable[[], Shell], config: Path, windows: Windows | None = None) -> None:
         self.windows = windows or Windows()
+        self.lockout = accounts.Lockout() if LOCKOUT in self.windows.traps else None
         self.service = Service(make, windows)
         self.config = config
         self.registry = Registry(config / REGISTRY, windows)
@@ -89,7 +90,8 @@ class Services:
             ("winrm", self.config / "standin-winrm.crt", self.start_winrm_late if late else self.start_winrm),
             ("sshd", C / "ProgramData/ssh/ssh_host_ed25519_key", self.start_sshd),
         ):
-            if kept.is_file():
+            is_trap = name == "winrm" and STOPPED_WINRM in self.windows.traps
+            if kept.is_file() and not is_trap:
                 try:
                     act()
                 except (StandinError, OSError, ValueError) as error:
@@ -137,6 +139,7 @@ class Services:
             self.config / "standin-winrm.crt",
             self.config / "standin-winrm.key",
             allowed=lambda: firewall.allows(self.registry, winrmd.PORT),
+            lockout=self.lockout,
         )
         threading.Thread(target=self.listener.serve_forever, daemon=True).start()
         # The first request should not wait for these

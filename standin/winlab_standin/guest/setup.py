@@ -12,7 +12,7 @@ from winlab_standin.guest import answer, devices, driverstore, plan, releases, w
 from winlab_standin.guest.answer import AnswerError
 from winlab_standin.guest.base import StandinError, run
 from winlab_standin.guest.commands import COMMANDS
-from winlab_standin.guest.paths import Drives
+from winlab_standin.guest.paths import Drives, match
 from winlab_standin.guest.place import STATE
 from winlab_standin.guest.registry import Registry
 from winlab_standin.guest.report import ACTIVITY, ERRORS, Log, draw, write_port
@@ -27,6 +27,7 @@ TYPES = {
     "MSR": "E3C9E316-0B5C-4DB8-817D-F92DF00215AE",
     "Primary": "EBD0A0A2-B9E5-4433-87C0-68B6B72699C7",
 }
+VIRTIO = frozenset(f"{driverstore.VIRTIO}:{device}" for device in ("1000", "1001", "1004", "1041", "1042", "1048"))
 SECTOR, MBR_CODE, GAP = 512, 440, 1 << 20  # bytes; the first partition begins behind the gap
 LANGUAGE = [
     "Language to install:        English (United States)",
@@ -92,10 +93,11 @@ def _setup(log: Log, images: tuple[plan.Image, ...], habits: releases.Setup) -> 
     for step in ("windowsPE", "offlineServicing"):
         answer.check(root, step, shown, languages, gapless=habits.gapless)
     # Windows PE's own registry is lost at its end; the class installer that names serial ports does not run in it
-    world = World(drives, Registry(X / "registry.json", images[0].windows), has_com1=False, windows=images[0].windows)
+    windows = replace(images[0].windows, traps=habits.traps)
+    world = World(drives, Registry(X / "registry.json", windows), has_com1=False, windows=windows)
     run_commands(log, world, root, habits)
     packages = drivers(log, drives, root, habits, driverstore.present())
-    disks, blind = devices.disks(driverstore.devices(packages))
+    disks, blind = devices.disks(driverstore.devices(packages) | in_pe(habits))
     machine = plan.Machine(
         FIRMWARE.is_dir(),
         tuple(size for _, size in disks),
@@ -106,6 +108,7 @@ def _setup(log: Log, images: tuple[plan.Image, ...], habits: releases.Setup) -> 
     wanted = plan.make(root, machine)
     log.say(f"image: {wanted.image.name} ({wanted.windows.build}, {wanted.windows.language})")
     disk = disks[wanted.disk][0]
+    require_free_disks(world)
     log.say(f"disk {wanted.disk}: creating {len(wanted.partitions)} partitions")
     prepare(disk, wanted)
     log.say("Copying Windows files")
@@ -133,17 +136,22 @@ def run_commands(log: Log, world: World, root: answer.Node, habits: releases.Set
 def drivers(
     log: Log, drives: Drives, root: answer.Node, habits: releases.Setup, present: list[str]
 ) -> list[driverstore.Package]:
-    """The drivers in the folders that the answer file names. *present*: the machine's devices.
+    """The drivers in the folders that the answer file names, and in the folder that Setup looks for on every drive.
+    *present*: the machine's devices.
 
-    :raises AnswerError: one can't be installed, and this Setup ends on that.
+    :raises AnswerError: one can't be installed, or a named folder is not there, and this Setup ends on that.
     :raises StandinError: the same one is in two folders.
     """
-    folders = [drives.real(wanted) for wanted in answer.driver_paths(root)]
-    packages = driverstore.collect(folder for folder in folders if folder is not None)
+    named = {path: drives.real(path) for path in answer.driver_paths(root)}
+    gone = [path for path, folder in named.items() if folder is None or not folder.is_dir()]
+    if gone and releases.DEAD_PATHS in habits.traps:
+        raise AnswerError("Windows installation has failed. 0x80070003 - 0x40031", f"DriverPaths: no {gone[0]}")
+    searched = [match(drives.letters[letter], driverstore.SEARCHED) for letter in sorted(drives.letters)]
+    packages = driverstore.collect([*(folder for folder in named.values() if folder is not None), *searched])
     for package in packages:
         lacks = f", which lacks {', '.join(package.missing)}" if package.missing else ""
         log.say(f"driver: {package.inf.name}{lacks}")
-    problem = driverstore.refused(packages, present)
+    problem = driverstore.refused(packages, present, in_pe(habits))
     if problem and habits.fatal:
         code, _, about = problem.partition(": ")
         raise AnswerError(
@@ -153,6 +161,23 @@ def drivers(
     if problem:
         log.say(f"a driver is left out: {problem}")
     return packages
+
+
+def in_pe(habits: releases.Setup) -> frozenset[str]:
+    """The devices that the medium's own Windows PE has drivers for, besides those of every Windows."""
+    return VIRTIO if releases.OWN_VIRTIO in habits.traps else frozenset()
+
+
+def require_free_disks(world: World) -> None:
+    """Refuse to partition while another program uses the disks' service, where the medium's Setup minds that.
+
+    :raises AnswerError: one does.
+    """
+    if world.holds_disks:
+        raise AnswerError(
+            "Windows installation has failed. 0x80070002 - 0x40030",
+            "DiskConfiguration: the Virtual Disk Service has another client",
+        )
 
 
 def execute(log: Log, world: World, command: str) -> int:
@@ -210,6 +235,8 @@ def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driversto
     else:
         _boot_by_bios(disk, wanted, windows, system)
     driverstore.stage(packages, windows)
+    if releases.OWN_VIRTIO in releases.traps(devices.MEDIA):
+        driverstore.stage(driverstore.packages(devices.MEDIA / "standin/virtio-win"), windows)
     releases.record(replace(wanted.windows, traps=releases.traps(devices.MEDIA)), windows)
     panther = windows / "Windows/Panther"
     (panther / "unattend.xml").write_bytes(data)

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from winlab_standin.guest.accounts import Lockout
 from winlab_standin.guest.winrm import Service
 
 PORT = 5986
@@ -27,6 +28,7 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "Microsoft-HTTPAPI/2.0"
     sys_version = ""
     service: Service
+    lockout: Lockout | None = None
     context: Any = None
     known = False
 
@@ -62,14 +64,19 @@ class Handler(BaseHTTPRequestHandler):
         if word.lower() not in ("negotiate", "ntlm"):
             self._refuse()
             return False
+        is_last = self.context is not None
         try:
             data = base64.b64decode(token, validate=True)
             answer = self._step(data)
         except Exception as error:  # spnego raises many kinds; all of them mean: not let in
             self.log_error("authentication: %s", str(error).replace("\n", " "))
+            if is_last and self.lockout is not None:
+                self.lockout.admits(right=False)
             self.context, self.known = None, False
             self._refuse()
             return False
+        if self.known and self.lockout is not None and not self.lockout.admits(right=True):
+            self.context, self.known = None, False
         if not self.known:
             self._refuse(f"{word} {base64.b64encode(answer or b'').decode()}")
         return self.known
@@ -150,10 +157,16 @@ class Server(ThreadingHTTPServer):
 
 
 def listen(
-    service: Service, chain: Path, key: Path, port: int = PORT, allowed: Callable[[], bool] = lambda: True
+    service: Service,
+    chain: Path,
+    key: Path,
+    port: int = PORT,
+    allowed: Callable[[], bool] = lambda: True,
+    lockout: Lockout | None = None,
 ) -> Server:
-    """Open the listener; ``serve_forever`` of what comes back serves. *allowed*: may others connect?"""
+    """Open the listener; ``serve_forever`` of what comes back serves. *allowed*: may others connect? *lockout*: what
+    counts wrong passwords."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)
-    handler = type("BoundHandler", (Handler,), {"service": service})
+    handler = type("BoundHandler", (Handler,), {"service": service, "lockout": lockout})
     return Server(("0.0.0.0", port), handler, context, allowed)  # noqa: S104  # the listener is for all addresses, as in Windows

@@ -52,6 +52,7 @@ class World:
     durable: bool = False  # whether what a command wrote must be on the disk when it has ended
     has_com1: bool = True  # whether the first serial port has its name, COM1
     watches: bool = False  # whether winlab's pe.cmd runs, which copies Setup's log of errors to that port
+    holds_disks: bool = False  # whether another program uses the disks' service while Setup does, and Setup minds
     windows: Windows = field(default_factory=Windows)
 
     @classmethod

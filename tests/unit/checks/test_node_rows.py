@@ -11,6 +11,7 @@ from checks_fakes import CONTROLLER, HYBRID, Cluster, rows, runtime_class, tag
 
 from winlab.checks import node_rows
 from winlab.checks.model import Outcome
+from winlab.design.render import nodes
 from winlab.errors import HostError
 
 
@@ -31,6 +32,14 @@ def test_a_misconfigured_windows_node(row: str, path: tuple[str, str], value: An
     outcome, detail = rows(cluster, row)[row]
     assert outcome is Outcome.FAILED
     assert why in detail
+
+
+def test_a_node_without_a_taint_on_purpose() -> None:
+    """By workers.taint=none: its label says so."""
+    cluster = Cluster(*HYBRID)
+    cluster.nodes["node-1"]["spec"]["taints"] = []
+    cluster.nodes["node-1"]["metadata"]["labels"][nodes.BARE] = "true"
+    assert rows(cluster, "N2")["N2"] == (Outcome.PASSED, "node-1: none, as the spec says")
 
 
 def test_three_releases_are_distinguished() -> None:

@@ -66,10 +66,10 @@ Invoke-Step {
     Open-Port 'winlab-vxlan' 'VXLAN between nodes' 'UDP' '4789'
     if ($features -contains 'Routing') { Open-Port 'winlab-bgp' 'BGP between nodes' 'TCP' '179' }
 
-    # Defender slows the start of containers down by a lot; it may have been removed from the image
+    # Defender slows down the start of containers, and even more the unpacking of images; it may have been removed
     if (Get-Command -Name 'Add-MpPreference' -ErrorAction SilentlyContinue) {
         try {
-            Add-MpPreference -ExclusionProcess @(
+            Add-MpPreference -ExclusionPath 'C:\ProgramData\containerd' -ExclusionProcess @(
                 "$ContainerdFolder\containerd.exe", "$ContainerdFolder\ctr.exe",
                 "$PluginFolder\calico.exe", "$PluginFolder\calico-ipam.exe")
         } catch {

@@ -106,6 +106,22 @@ CAUSES = (
         "ansible.windows; MetricsHub/winrm-java#144",
     ),
     Cause(
+        "account-locked",
+        Effect.ENDS,
+        (
+            Clue(BEACON, r" account=locked", until=Clue(BEACON, r" boot=\d{0,20}( event=|$)")),
+            Clue("has locked the administrator's account"),
+            Clue("0xc0000234"),
+            Clue("account is currently locked out"),
+        ),
+        "Windows has locked the Administrator's account for ten minutes, and refuses the right password, too.",
+        "Ten wrong passwords do that on media since October 2022: winlab's, while the account had another password, or "
+        "another program's.",
+        "Wait for ten minutes, then run the same command again. If the account is locked again, another program tries "
+        "passwords, or this one was changed: destroy the lab and create it again.",
+        "Microsoft: STATUS_ACCOUNT_LOCKED_OUT, KB5020282",
+    ),
+    Cause(
         "login-refused",
         Effect.ENDS,
         (Clue("refuses the administrator's password"),),
@@ -161,10 +177,11 @@ CAUSES = (
             Clue("reports that it is ready, but nothing answers"),
         ),
         "Windows is up, but can't be reached over WinRM.",
-        "Its network was remade by a virtual switch and has another profile or address, its firewall refuses, or the "
-        "lab's network does not reach it.",
-        "'winlab serial NODE --log' has its addresses and services; 'winlab repair --check' looks at the network.",
-        "winlab's beacon; Microsoft: network location awareness",
+        "Its network was remade by a virtual switch and has another profile or address, its firewall refuses, the "
+        "lab's network does not reach it, or the driver of its NIC loses packets.",
+        "'winlab serial NODE --log' has its addresses and services; 'winlab repair --check' looks at the network. If "
+        "it has its address and WinRM runs, create the lab with --set workers.nic=e1000e.",
+        "winlab's beacon; Microsoft: network location awareness; virtio-win/kvm-guest-drivers-windows#1525",
     ),
     Cause(
         "clock",

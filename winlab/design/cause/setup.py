@@ -21,9 +21,10 @@ CAUSES = (
             Clue("0x40031", r"0x[0-9A-F]{8} {0,4}- {0,4}0x40031"),
         ),
         "A driver does not install in Windows PE, and Setup of Windows Server 2025 ends at the first one.",
-        r"It installs every driver of \drv, and ends at one that is already loaded, lacks a file, or is refused.",
-        "Leave out workers.extra_drivers, or use --set workers.bus=sata, which needs no driver in Windows PE; also "
-        "where the medium brings its own virtio drivers in boot.wim.",
+        "It installs every driver of $WinPEDriver$, and ends at one that is already loaded, found twice, or refused, "
+        "or that lacks a file.",
+        "Leave out workers.extra_drivers and your template's DriverPaths, or use --set workers.bus=sata, which needs "
+        "no driver in Windows PE; also where the medium brings its own virtio drivers in boot.wim.",
         "kvm-guest-drivers-windows#1100; reports of runs with media of build 26100",
     ),
     Cause(

@@ -16,6 +16,10 @@ from winlab.design.system import System
 
 CNI_DIRS_SINCE = (2, 1)  # `bin_dirs`; older versions use `bin_dir`, and both together are an error
 
+# How long a pull may make no progress: some layers of Windows have gigabytes, and unpacking one is none. The usual five
+# minutes end it (openshift/windows-machine-config-operator has this, too)
+LARGE_LAYERS = "30m0s"
+
 # github.com/containerd/containerd, containerd.service
 UNIT = """\
 [Unit]
@@ -49,7 +53,9 @@ def config(versions: Versions, system: System) -> str:
     if system.systemd_cgroups:
         runc = {"runtime_type": "io.containerd.runc.v2", "options": {"SystemdCgroup": True}}
         runtime["containerd"] = {"runtimes": {"runc": runc}}
-    images = {"pinned_images": {"sandbox": f"registry.k8s.io/pause:{versions.pause}"}}
+    images: dict[str, Any] = {"pinned_images": {"sandbox": f"registry.k8s.io/pause:{versions.pause}"}}
+    if system.own_layers:
+        images["image_pull_progress_timeout"] = LARGE_LAYERS
     plugins = {"io.containerd.cri.v1.images": images, "io.containerd.cri.v1.runtime": runtime}
     return tomli_w.dumps({"version": 3, "plugins": plugins})
 

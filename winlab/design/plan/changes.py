@@ -224,10 +224,10 @@ def _kept(told: _Collected, old: NodePlan, new: NodePlan, *, moved: bool) -> boo
     if "image" in differing:
         return False
     said, says = old.installed_with(), new.installed_with()
-    for name in sorted(name for name in says if said.get(name) != says[name]):
-        was, shall = ("", "") if name in SECRET else (said.get(name), says[name])
-        why = f"{new.system.title} was installed with it; {cure}"
-        told.add("refused", f"node {new.name}: {name.replace('_', ' ')}", was, shall, why)
+    for name in sorted(name for name in {*said, *says} if said.get(name) != says.get(name)):
+        was, shall = ("", "") if name in SECRET else (_usual(name, said.get(name)), _usual(name, says.get(name)))
+        why = "the node was made with it" if name == "tainted" else f"{new.system.title} was installed with it"
+        told.add("refused", f"node {new.name}: {name.replace('_', ' ')}", was, shall, f"{why}; {cure}")
     if others := differing - set(OF_A_NODE) - DERIVED - {"cpus", "memory_mib"}:
         _decided_otherwise(told, f"node {new.name}", others, old, new)
     return True
@@ -285,7 +285,8 @@ def _settings(row: AddonPlan) -> str:
 
 
 def _usual(name: str, value: Any) -> Any:
-    return "internet" if name == "reach" and value is None else value  # lasting() leaves the usual reach out
+    usual = {"reach": "internet", "tainted": True}  # lasting() leaves them out
+    return usual.get(name) if value is None else value
 
 
 def _text(value: Any) -> str:

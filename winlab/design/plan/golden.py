@@ -24,7 +24,7 @@ PLACE = FIRST_PLACES[0]  # its place in the network
 # What a clone gets from its own answer file, or what the key covers in another way
 OWN = {
     *("computer_name", "golden", "medium", "own_medium", "drivers", "own_drivers", "openssh"),
-    *("scripts", "files", "extra_drivers", "template"),
+    *("scripts", "files", "extra_drivers", "template", "tainted"),
 }
 
 

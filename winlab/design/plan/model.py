@@ -45,7 +45,8 @@ class WindowsPlan(_Model):
 
     ``medium``, ``drivers`` and ``openssh`` are SHA-256 digests: of the installation medium (empty if none is known),
     the virtio drivers and OpenSSH's archive. ``own_medium`` and ``own_drivers`` say whether the spec itself names them.
-    ``golden`` is the key of the golden image that the node is cloned from.
+    ``golden`` is the key of the golden image that the node is cloned from. ``tainted``: whether the node keeps pods for
+    other systems away.
     """
 
     computer_name: str
@@ -67,6 +68,7 @@ class WindowsPlan(_Model):
     template: Template | None = None
     updates: bool = False
     golden: str | None = None
+    tainted: bool = True
 
     def lasting(self) -> dict[str, Any]:
         """What identifies it while its lab exists.
@@ -76,10 +78,11 @@ class WindowsPlan(_Model):
         """
         plain = self.model_dump(
             mode="json",
-            exclude={"medium", "drivers", "openssh", "scripts", "files", "extra_drivers", "template"},
+            exclude={"medium", "drivers", "openssh", "scripts", "files", "extra_drivers", "template", "tainted"},
         )
         return {
             **plain,
+            **({} if self.tainted else {"tainted": False}),  # labs that were made before there was a choice have it
             "golden": self.golden is not None,
             "medium": self.medium if self.own_medium else None,
             "drivers": self.drivers if self.own_drivers else None,
@@ -166,6 +169,11 @@ class LinuxNode(_Node):
         """The class of nodes that take the same time: the image."""
         return self.image
 
+    @property
+    def tainted(self) -> bool:
+        """Whether it has its system's taint, if there is one."""
+        return True
+
     def installed_with(self) -> dict[str, Any]:
         """What it was given once, when its system was installed: nothing."""
         return {}
@@ -204,6 +212,11 @@ class WindowsNode(_Node):
     def time_class(self) -> str:
         """The class of nodes that take the same time: the image, and whether Windows is installed or cloned."""
         return f"{self.image} {'cloned' if self.is_clone else 'installed'}"
+
+    @property
+    def tainted(self) -> bool:
+        """Whether it has its system's taint."""
+        return self.windows.tainted
 
     def installed_with(self) -> dict[str, Any]:
         """What it was given once, when Windows was installed, as far as it identifies the node."""

@@ -25,7 +25,7 @@ def worker(row: Pool, recipe: Recipe, place: Place, stock: Stock, *, memory: int
         disk_mib=disk,
         firmware=row.firmware,
         bus=bus,
-        nic="e1000e" if bus == "sata" else "virtio",
+        nic=row.nic or ("e1000e" if bus == "sata" else "virtio"),
         volumes=(
             VolumePlan(name=base, role="base", format="raw"),
             VolumePlan(name=place.volume("disk.qcow2"), role="disk", format="qcow2", capacity_mib=disk),
@@ -58,6 +58,7 @@ def _windows(row: Pool, recipe: Recipe, name: str, stock: Stock) -> WindowsPlan:
         extra_drivers=tuple(stock.folder(path) for path in row.extra_drivers),
         template=stock.templates[row.template] if row.template else None,
         updates=row.updates,
+        tainted=row.taint != "none",
     )
 
 
@@ -65,9 +66,10 @@ def _default_drivers(row: Pool, recipe: Recipe, stock: Stock) -> str | None:
     """The catalog's virtio drivers if the spec names none.
 
     Not on SATA, nor for media with drivers of their own. A medium that the spec names may be used without internet
-    access: it gets them only if the spec asks for a virtio bus.
+    access: it gets them only if the spec asks for a virtio bus or NIC.
     """
-    if row.bus == "sata" or recipe.build is not None or (row.media is not None and row.bus is None):
+    asked = row.nic == "virtio" or row.bus not in (None, "sata")
+    if recipe.build is not None or (not asked and (row.bus == "sata" or row.media is not None)):
         return None
     return stock.drivers
 

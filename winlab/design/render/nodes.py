@@ -19,6 +19,7 @@ from winlab.design.render import runtime_classes
 from winlab.design.render.templates import Expand
 
 MACHINE = "winlab.internal/machine"  # a label, by which destroy finds the lab's nodes in an external cluster
+BARE = "winlab.internal/no-taint"  # a label of nodes that have no taint because the spec says so
 
 
 def cluster(plan: Plan) -> ClusterSettings:
@@ -39,10 +40,13 @@ def cluster(plan: Plan) -> ClusterSettings:
 def member(plan: Plan, node: NodePlan) -> Member:
     """A node as its distribution's files need it."""
     linux_workers = sum(other.role == "worker" for other in plan.linux_nodes())
-    controller = node.role == "controller"
-    taints = controller_taints(linux_workers) if controller else worker_taints(node.system)
+    if node.role == "controller":
+        taints = controller_taints(linux_workers)
+    else:
+        taints = worker_taints(node.system) if node.tainted else ()
     labels = plan.labels(node) | ({MACHINE: node.uuid} if plan.joins else {})
-    return Member(node.name, node.address, node.system, labels, taints, controller)
+    labels |= {} if node.tainted else {BARE: "true"}
+    return Member(node.name, node.address, node.system, labels, taints, node.role == "controller")
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:

@@ -102,6 +102,19 @@ class Pool(Model):
         otherwise="virtio-scsi where there are drivers, else sata",
         example="sata",
     )
+    nic: Literal["virtio", "e1000e"] | None = option(
+        None,
+        "The network card; Windows has the driver of e1000e itself",
+        systems=WINDOWS,
+        otherwise="virtio, but e1000e if the disk is on sata",
+        example="e1000e",
+    )
+    taint: Literal["os=windows:NoSchedule", "none"] = option(
+        "os=windows:NoSchedule",
+        "What keeps pods away that do not tolerate it; none: whatever does not ask for Linux may run there",
+        systems=WINDOWS,
+        example="none",
+    )
     product_key: str | None = option(
         None,
         "Product key; evaluation media take none",

@@ -50,6 +50,7 @@ LINUX = System(
     payload_drive=("sdb", "scsi"),  # Debian's cloud kernel has no AHCI
     packet_faults=True,
     hyperv=False,
+    locks_account=False,
     tells_crash=False,
     # each page fault and each copy from user space would cost an emulator more; with erms and fsrm it copies by bytes
     needless_cpu=("la57", "smap", "erms", "fsrm"),

@@ -70,6 +70,7 @@ class System:
     :param payload_drive: target and bus of the drive for the payload CD.
     :param packet_faults: whether its kernel can lose and delay packets on purpose.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
+    :param locks_account: whether wrong passwords lock an account for a while, in which it refuses the right one, too.
     :param tells_crash: whether its kernel notifies the hypervisor when it crashes.
     :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
     :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
@@ -101,6 +102,7 @@ class System:
     payload_drive: tuple[str, str]
     packet_faults: bool
     hyperv: bool
+    locks_account: bool
     tells_crash: bool
     needless_cpu: tuple[str, ...]
     needs_cx16: bool

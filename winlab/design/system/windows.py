@@ -5,6 +5,7 @@ from __future__ import annotations
 from winlab.design.system.model import Paths, System, Taint
 
 SHIM = "containerd-shim-runhcs-v1"  # starts Windows' containers
+PORTABLE = 20348  # from this build on, Windows runs the images of earlier builds, too, back to this one
 HNS_MTU = 1450  # what HNS gives every pod of an l2bridge or overlay network (microsoft/SDN#517)
 
 WINDOWS = System(
@@ -40,6 +41,7 @@ WINDOWS = System(
     payload_drive=("sdd", "sata"),  # Windows has the driver; the answer file's CD is in it before
     packet_faults=False,
     hyperv=True,
+    locks_account=True,  # after ten, for ten minutes: Microsoft, KB5020282 (media since October 2022)
     tells_crash=True,
     needless_cpu=("erms", "fsrm"),  # with them an emulator copies byte by byte
     needs_cx16=True,
@@ -48,3 +50,15 @@ WINDOWS = System(
     # an image of 300 MB may have to be pulled without any report of progress (facts: kubernetes-windows.md, D1)
     ready_silence=1200.0,
 )
+
+
+def runs_image(host: str, version: str) -> bool:
+    """Whether Windows of the build *host* (``10.0.20348``) runs a container image with this ``os.version``.
+
+    An image without a version runs on all. Source: github.com/containerd/platforms, platform_windows_compat.go.
+    """
+    builds = [text.split(".")[2:3] for text in (host, version)]
+    if not version or not all(build and build[0].isdecimal() for build in builds):
+        return True
+    own, image = (int(build[0]) for build in builds)
+    return PORTABLE <= image <= own if own >= PORTABLE else own == image

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from winlab.adapters.vm import domains
@@ -54,15 +55,16 @@ def additions(node: WindowsNode, medium: Path, stock: Stock, progress: Progress)
 
     :raises UsageError: one of them can't be used.
     """
-    from winlab.supply.media import drivers, extras
+    from winlab.supply.media import drivers, extras, wim_drivers
 
-    files: dict[str, bytes | Path] = {**extras.stage(node.windows, stock)}
+    there = partial(wim_drivers.of, medium, node.windows.image_name)
+    files: dict[str, bytes | Path] = {**extras.stage(node, stock)}
     if (iso := windows_media.drivers_file(node.windows, stock)) is not None:
         progress.say("staging drivers")
         cache.verify_file(iso, progress)
-        files |= drivers.stage(iso, node.windows.release, node.bus)
+        files |= drivers.stage(iso, node.windows.release, node.bus, node.nic, there=there)
     elif (folder := recipes.get(node.image).virtio_drivers) is not None:
-        files |= drivers.stage(medium, node.windows.release, node.bus, folder)
+        files |= drivers.stage(medium, node.windows.release, node.bus, node.nic, folder, there=there)
     if node.windows.openssh is not None:
         files[answer.OPENSSH] = stock.require(node.windows.openssh)
     return files

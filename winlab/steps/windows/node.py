@@ -8,7 +8,9 @@ expires, and then has its own certificate. The scripts are unattend/windows/work
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
@@ -61,6 +63,8 @@ SILENT_SECONDS = 900.0  # without an answer or anything written to the disk
 FRESH = 90.0  # seconds for which an answer of the node serves later queries
 ENDPOINT_POLL = 10.0  # seconds
 ENDPOINT_SECONDS = 1200.0  # without news of the pods that make a node's network: their images have a gigabyte
+# Of Windows' updates: how often each is installed if it comes back after a restart, and how many restarts there are
+TRIES, MOST_RESTARTS = 2, 6
 # Of shutdown.exe: Windows shuts down (ERROR_SHUTDOWN_IN_PROGRESS), or is about to (ERROR_SHUTDOWN_IS_SCHEDULED)
 UNDER_WAY = (1115, 1190)
 # Seconds by which only a start moves the boot time. Windows works it out from its clock, which a time server may
@@ -204,12 +208,20 @@ class _Worker:
             self.restart(there, progress)
 
     def updates(self, there: NodeScripts, progress: Progress) -> None:
-        while True:
-            result = self.do(there, contract.Updates(), progress)
+        tried: Counter[str] = Counter()
+        for restarts in itertools.count():
+            without = [title for title, times in tried.items() if times >= TRIES]
+            result = self.do(there, contract.Updates(without=without), progress)
             for title in result.failed:
                 progress.say(f"not installed: {title}")
             if not result.restart:
                 return
+            latest = {*result.installed, *result.failed}
+            if restarts == MOST_RESTARTS:
+                last = "; ".join(sorted(latest)) or "none"
+                progress.say(f"Windows wants another restart for its updates, and gets none after {restarts}: {last}")
+                return
+            tried.update(latest)  # also those that Windows takes back when it restarts
             self.restart(there, progress)
 
     def restart(self, there: NodeScripts, progress: Progress) -> None:

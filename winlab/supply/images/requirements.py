@@ -47,7 +47,7 @@ def check(plan: Plan, stock: Stock, *, consent: bool = False, joins: bool = True
                 f"'{stock.require(windows.openssh)}' is not a ZIP file that can be read.",
                 cure="Give OpenSSH-Win64.zip as the Win32-OpenSSH project offers it.",
             )
-        extras.stage(windows, stock)
+        extras.stage(node, stock)
         windows_files.answer_xml(node, "", expansion.expand)
     if offline:
         _check_offline(plan)
@@ -63,7 +63,7 @@ def _check_drivers(node: WindowsNode, stock: Stock, *, offline: bool) -> None:
     if file is None:
         return
     if file.exists():
-        drivers.stage(file, node.windows.release, node.bus)
+        drivers.stage(file, node.windows.release, node.bus, node.nic)
     elif offline:
         raise NotFoundError(
             "The virtio drivers are neither in the cache nor in the bundle.",

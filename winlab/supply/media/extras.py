@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from winlab.design.plan.model import WindowsPlan
+from winlab.design.plan.model import WindowsNode
 from winlab.design.plan.stock import Material, Stock
 from winlab.errors import UsageError
 from winlab.supply.media import drivers
@@ -16,13 +16,13 @@ FILES = "winlab/files"
 LONGEST_INF = 4 << 20  # bytes
 
 
-def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
-    """The user's own files by their paths on the answer ISO.
+def stage(node: WindowsNode, stock: Stock) -> dict[str, Path]:
+    """The user's own files by their paths on the node's answer ISO.
 
     :raises UsageError: a file is unsuitable.
     :raises NotFoundError: a file no longer exists.
     """
-    staged: dict[str, Path] = {}
+    windows, staged = node.windows, dict[str, Path]()
     for number, script in enumerate(windows.scripts, 1):
         if not script.name.lower().endswith(".ps1"):
             raise UsageError(
@@ -40,10 +40,9 @@ def stage(windows: WindowsPlan, stock: Stock) -> dict[str, Path]:
                 why="It has no .inf file.",
                 cure="Give the folder that a driver's package was unpacked to.",
             )
-        # Windows PE may need those for a disk; others only put the installation at risk
-        target = (
-            drivers.SETUP if any(_is_for_disks(path) for name, path in tree.items() if _is_inf(name)) else drivers.LATER
-        )
+        # Windows PE may need those for a disk that it does not know; others only put the installation at risk
+        for_disks = any(_is_for_disks(path) for name, path in tree.items() if _is_inf(name))
+        target = drivers.SETUP if for_disks and drivers.DISKS[node.bus] else drivers.LATER
         staged |= {f"{target}/{name}": path for name, path in tree.items()}
     return staged
 

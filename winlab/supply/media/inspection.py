@@ -67,6 +67,7 @@ class Inspection:
     channel: str | None = None  # of ei.cfg: eval, volume, retail ...
     images: list[WimImage] = field(default_factory=list)
     setup: list[WimImage] = field(default_factory=list)  # of boot.wim
+    virtio: list[str] = field(default_factory=list)  # drivers that its Windows PE has, if that was asked for
     problems: list[Finding] = field(default_factory=list)
 
     @property
@@ -127,6 +128,7 @@ class Inspection:
             "boot_programs": self.boot_programs,
             "images": [_image(image) for image in self.images],
             "setup": [_image(image) for image in self.setup],
+            "virtio": self.virtio,
             "usable": not self.problems,
             "problems": [asdict(problem) for problem in self.problems],
         }

@@ -94,8 +94,18 @@ class HnsDouble {
         return [int]$told[1]
     }
 }
+
+# LSA's secrets: what bootstrap.ps1 compiles in Windows
+[NoRunspaceAffinity()]
+class LsaDouble {
+    static [uint32] Remove([string]$Secret) {
+        [Winlab.Doubles.Machine]::Note("secret $Secret removed")
+        return 3221225524
+    }
+}
 $global:TypeDoubles = @{
     'Winlab.Hns' = [HnsDouble]
+    'Winlab.Lsa' = [LsaDouble]
     'System.IO.File' = [FileDouble]
     'System.IO.Directory' = [DirectoryDouble]
     'System.IO.DriveInfo' = [DriveDouble]

@@ -115,6 +115,7 @@ OWN = (
     "does not arrive whole",
     "input does not end",
     "refuses the administrator's password",
+    "has locked the administrator's account",
     "does not answer winrm at",
     "no answer file was found",
     "automatic logon failed: there is no account",

@@ -23,12 +23,12 @@ def parsed(containerd_version: str, os: SystemName) -> dict[str, dict[str, dict[
     return plugins
 
 
-@pytest.mark.parametrize("os", ["linux", "windows"])
-def test_the_sandbox_is_pinned(os: SystemName) -> None:
+@pytest.mark.parametrize(("os", "more"), [("linux", {}), ("windows", {"image_pull_progress_timeout": "30m0s"})])
+def test_the_sandbox_is_pinned_and_large_layers_of_windows_have_time(os: SystemName, more: dict[str, str]) -> None:
     text = containerd.config(versions.get(), system.get(os))
     assert text.isascii()
     images = tomllib.loads(text)["plugins"]["io.containerd.cri.v1.images"]
-    assert images == {"pinned_images": {"sandbox": "registry.k8s.io/pause:3.10.2"}}
+    assert images == {"pinned_images": {"sandbox": "registry.k8s.io/pause:3.10.2"}, **more}
 
 
 @pytest.mark.parametrize(

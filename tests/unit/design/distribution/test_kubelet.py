@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import plans
 import pytest
+import rendered
+import yaml
 
 from winlab.design.catalog import versions
 from winlab.design.distribution import kubelet
-from winlab.design.distribution.kubeadm import files
+from winlab.design.distribution.kubeadm import config, files
 from winlab.design.distribution.model import Member, worker_taints
-from winlab.design.render import kube_proxy
+from winlab.design.render import kube_proxy, nodes
 from winlab.design.system import WINDOWS
 
 NODE = Member("node-1", "10.77.0.101", WINDOWS, {"a": "b"}, worker_taints(WINDOWS))
@@ -34,6 +37,18 @@ def test_a_plain_node_has_no_taints_and_labels() -> None:
     flags = " ".join(kubelet.windows_arguments(Member("node-1", "10.77.0.101", WINDOWS)))
     assert "taints" not in flags
     assert "labels" not in flags
+
+
+@pytest.mark.parametrize(("taint", "there"), [("os=windows:NoSchedule", True), ("none", False)])
+def test_a_spec_may_leave_the_taint_out(taint: str, there: bool) -> None:
+    """The DaemonSets of some add-ons for Windows have no toleration."""
+    plan = plans.make(plans.KVM, "1-1-1", f"workers.taint={taint}")
+    member = nodes.member(plan, plan.node("node-1"))
+    flags = " ".join(kubelet.windows_arguments(member))
+    assert ("--register-with-taints=os=windows:NoSchedule" in flags) is there
+    assert (f"{nodes.BARE}=true" in flags) is not there
+    joined = yaml.safe_load(config.join_worker(nodes.cluster(plan), member, rendered.CREDENTIALS))
+    assert bool(joined["nodeRegistration"]["taints"]) is there
 
 
 def test_the_service_writes_a_log_file() -> None:

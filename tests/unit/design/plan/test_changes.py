@@ -64,6 +64,8 @@ def test_the_same_plan_has_no_changes() -> None:
         (("workers.language=de-DE",), [("refused", "node node-1: language", "en-US", "de-DE", "never")]),
         (("workers.golden=false",), [("refused", "node node-1: golden", "yes", "no", "never")]),
         (("workers.firmware=bios",), [("refused", "node node-1: firmware", "uefi", "bios", "never")]),
+        (("workers.nic=e1000e",), [("refused", "node node-1: network card", "virtio", "e1000e", "never")]),
+        (("workers.taint=none",), [("refused", "node node-1: tainted", "yes", "no", "never")]),
         (
             ("workers.os=debian-13", KEEP_CNI),
             [

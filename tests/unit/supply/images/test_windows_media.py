@@ -131,6 +131,12 @@ def test_drivers_come_with_media_that_can_be_fetched(medium: Path) -> None:
         assert windows("workers.bus=sata").windows.drivers is None
         assert (windows(own).windows.drivers, windows(own).bus) == (None, "sata")
         assert windows(own, "workers.bus=virtio-blk").windows.drivers == windows_media.drivers()
+        node = windows("workers.bus=sata", "workers.nic=virtio")
+        assert (node.windows.drivers, node.bus, node.nic) == (windows_media.drivers(), "sata", "virtio")
+        node = windows("workers.nic=e1000e")
+        assert (node.windows.drivers, node.bus, node.nic) == (windows_media.drivers(), "virtio-scsi", "e1000e")
+        assert windows(own, "workers.nic=e1000e").windows.drivers is None
+        assert windows(own, "workers.nic=virtio").windows.drivers == windows_media.drivers()
         assert windows("workers.os=windows-rehearsal").windows.drivers is None
         assert windows("workers.drivers=/v.iso").windows.own_drivers
         before = plans.make(plans.KVM).digest

@@ -23,13 +23,16 @@ def make_virtio_win(path: Path, folders: list[str], *, tools: bool = False) -> P
 def test_drivers_of_the_release_are_staged_with_their_programs(tmp_path: Path) -> None:
     folders = [f"{name}/{release}/amd64" for name in ("vioscsi", "NetKVM", "viostor") for release in ("2k22", "w11")]
     path = make_virtio_win(tmp_path / "v.iso", folders, tools=True)
+    in_setup = "$WinPEDriver$"
     places = {
-        "virtio-scsi": {"drv/NetKVM", "drv/vioscsi", "drv2/viostor"},
-        "virtio-blk": {"drv/NetKVM", "drv/viostor", "drv2/vioscsi"},
-        "sata": {"drv2/NetKVM", "drv2/viostor", "drv2/vioscsi"},
+        ("virtio-scsi", "virtio"): {f"{in_setup}/NetKVM", f"{in_setup}/vioscsi", "drv2/viostor"},
+        ("virtio-blk", "virtio"): {f"{in_setup}/NetKVM", f"{in_setup}/viostor", "drv2/vioscsi"},
+        ("virtio-scsi", "e1000e"): {f"{in_setup}/vioscsi", "drv2/NetKVM", "drv2/viostor"},
+        ("sata", "e1000e"): {"drv2/NetKVM", "drv2/viostor", "drv2/vioscsi"},
+        ("sata", "virtio"): {"drv2/NetKVM", "drv2/viostor", "drv2/vioscsi"},
     }
-    for bus, wanted in places.items():
-        staged_ = drivers.stage(path, "2022", bus)
+    for (bus, nic), wanted in places.items():
+        staged_ = drivers.stage(path, "2022", bus, nic)
         assert staged_.keys() == {
             *(f"{folder}/d.{kind}" for folder in wanted for kind in ("inf", "sys", "exe")),
             "winlab/virtio-win-guest-tools.exe",
@@ -39,17 +42,24 @@ def test_drivers_of_the_release_are_staged_with_their_programs(tmp_path: Path) -
         assert staged_["winlab/virtio-win-guest-tools.exe"] == b"MZ"
 
 
-@pytest.mark.parametrize(("bus", "says"), [("virtio-scsi", "no vioscsi and no NetKVM"), ("virtio-blk", "no viostor")])
-def test_a_driver_for_the_disk_s_bus_must_be_there(tmp_path: Path, bus: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("bus", "nic", "says"),
+    [
+        ("virtio-scsi", "virtio", "has no vioscsi and no NetKVM for"),
+        ("virtio-blk", "e1000e", "has no viostor for"),
+        ("sata", "virtio", "has no NetKVM for"),
+    ],
+)
+def test_the_drivers_for_disk_and_nic_must_be_there(tmp_path: Path, bus: str, nic: str, says: str) -> None:
     path = make_virtio_win(tmp_path / "v.iso", ["Balloon/2k22/amd64"])
     with pytest.raises(UsageError, match=says):
-        drivers.stage(path, "2022", bus)
-    assert drivers.stage(path, "2022", "sata")  # Windows has its own
+        drivers.stage(path, "2022", bus, nic)
+    assert drivers.stage(path, "2022", "sata", "e1000e")  # Windows has its own
 
 
 def test_malformed_driver_isos(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
-        drivers.stage(tmp_path / "missing.iso", "2022", "sata")
+        drivers.stage(tmp_path / "missing.iso", "2022", "sata", "e1000e")
     with pytest.raises(UsageError, match="has no vioscsi"):
         drivers.check(make_virtio_win(tmp_path / "v.iso", ["Balloon/2k22/amd64"]))
     drivers.check(make_virtio_win(tmp_path / "w.iso", ["vioscsi/2k25/amd64", "NetKVM/2k25/amd64"]))
@@ -60,7 +70,7 @@ def staged(**words: object) -> dict[str, Path]:
     changes = [f"workers.{name}={value}" for name, value in words.items()]
     at_hand = stock.take(spec.load("1-1-1", changes))
     (node,) = plans.make(plans.KVM, "1-1-1", *changes).windows_nodes()
-    return extras.stage(node.windows, at_hand)
+    return extras.stage(node, at_hand)
 
 
 @pytest.fixture
@@ -116,18 +126,19 @@ def test_wrong_user_files_are_named(own: Path, changes: dict[str, str | tuple[st
 
 
 @pytest.mark.parametrize(
-    ("inf", "place"),
+    ("inf", "bus", "place"),
     [
-        (b'[Version]\r\nClass = "SCSIAdapter"\r\n', "drv"),
-        ("[Version]\r\nclass=hdc ; comment\r\n".encode("utf-16"), "drv"),
-        (b"[Version]\r\nClass=Net\r\n; Class=SCSIAdapter\r\n", "drv2"),
-        (b"\xff\xfe\x00", "drv2"),
+        (b'[Version]\r\nClass = "SCSIAdapter"\r\n', "virtio-scsi", "$WinPEDriver$"),
+        ("[Version]\r\nclass=hdc ; comment\r\n".encode("utf-16"), "virtio-blk", "$WinPEDriver$"),
+        (b"[Version]\r\nClass=SCSIAdapter\r\n", "sata", "drv2"),
+        (b"[Version]\r\nClass=Net\r\n; Class=SCSIAdapter\r\n", "virtio-scsi", "drv2"),
+        (b"\xff\xfe\x00", "virtio-scsi", "drv2"),
     ],
 )
-def test_setup_gets_only_drivers_for_disks(own: Path, inf: bytes, place: str) -> None:
-    """The Setup of 2025 ends if any driver in its folder can't be installed in Windows PE."""
+def test_setup_gets_only_drivers_for_disks(own: Path, inf: bytes, bus: str, place: str) -> None:
+    """The Setup of 2025 ends if any driver in its folder can't be installed in Windows PE. On SATA it needs none."""
     (own / "driver/x/my.INF").write_bytes(inf)
-    assert f"{place}/own-1/my.sys" in staged(extra_drivers=f"[{own / 'driver'}]")
+    assert f"{place}/own-1/my.sys" in staged(extra_drivers=f"[{own / 'driver'}]", bus=bus)
 
 
 def test_files_of_4_gib_are_refused(own: Path) -> None:

@@ -18,7 +18,7 @@ FILES = {
     "Autounattend.xml": b"<unattend/>",
     "winlab/bootstrap.ps1": b"exit",
     "winlab/administrators_authorized_keys": b"k" * 5000,
-    "drv/NetKVM/netkvm.inf": b"",
+    "$WinPEDriver$/NetKVM/netkvm.inf": b"",
 }
 
 
