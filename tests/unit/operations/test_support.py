@@ -31,6 +31,7 @@ from winlab.operations.support_sources import File, Source
 from winlab.supply.images import windows_media
 
 KEY = "AAAA1-BBBBB-CCCCC-DDDDD-EEEEE"
+PASSWORD = "of-the-proxy"
 
 
 @pytest.fixture
@@ -40,7 +41,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LabFolder:
     monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "20")
     made = LabFolder("lab")
     proposal = planning.make(
-        Spec.load("1-1-1", [f"workers.product_key={KEY}"], rehearse=False), "lab", plans.TCG, Quiet()
+        Spec.load(
+            "1-1-1", [f"workers.product_key={KEY}", f"network.proxy.http=http://me:{PASSWORD}@proxy.example:3128"]
+        ),
+        "lab",
+        plans.TCG,
+        Quiet(),
     )
     made.ensure_credentials(proposal.plan)
     recorded.write(made, proposal)
@@ -63,6 +69,7 @@ def values(made: Credentials) -> list[str]:
         *(one for node in nodes for one in (node.vnc_password, node.pfx_password) if one),
         *(line for key in (made.ssh_key, *(node.host_key for node in nodes)) for line in key.splitlines()[3:5]),
         KEY,
+        PASSWORD,
         "bear-with-me",
     ]
 
@@ -91,6 +98,7 @@ def test_contents_of_the_archive(folder: LabFolder) -> None:
     assert {"rendered/node-1/domain.xml", "evidence/node-1/screen.png", "network/northbound.json"} <= set(there)
     assert json.loads(there["plan.json"])["lab"] == "lab"
     assert json.loads(there["spec.json"])["workers"][0]["product_key"] == "<product key>"
+    assert json.loads(there["spec.json"])["network"]["proxy"]["http"] == "http://<secret>@proxy.example:3128"
     said = manifest(path)
     assert {row["path"]: row["bytes"] for row in said["files"]} == {
         name: len(content) for name, content in there.items() if name not in ("README.txt", "manifest.json")

@@ -14,7 +14,7 @@ from lxml import etree
 from winlab import data
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
-from winlab.design.render import answer_limits
+from winlab.design.render import answer_limits, proxy
 from winlab.design.render.templates import Expand, for_own, for_xml
 from winlab.errors import UsageError
 
@@ -114,6 +114,7 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials, expand
         "node": node.name,
         "mtu": plan.network.mtu,
         "pfx_password": identity.pfx_password,
+        **({"proxy": given} if (given := proxy.winhttp(plan)) else {}),
     }
     answers = answer_xml(node, credentials.administrator_password, expand).encode()
     # after sysprep the name Unattend.xml counts (Microsoft, Windows Setup Automation Overview); some take the other

@@ -12,7 +12,7 @@ from winlab.design.plan import node_files, required
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import LinuxNode, Plan
-from winlab.design.render import cloud_init, containerd, kubeadm, kubelet
+from winlab.design.render import cloud_init, containerd, kubeadm, kubelet, proxy
 from winlab.design.render.nodes import Marks, NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand
 from winlab.design.system import LINUX
@@ -44,6 +44,7 @@ class LinuxFiles(NodeFiles):
         if controller:
             texts |= kubeadm.patches(cluster(plan))
         own = {path: contract.NodeFile(text) for path, text in texts.items()}
+        own |= proxy.containerd_files(plan) | proxy.login_files(plan, self._node)
         more = node_files.given(plan.addons, plan, self._node).files
         return contract.Prepare(
             files=own | {file.path: contract.NodeFile(file.text, file.mode, file.owner) for file in more},

@@ -47,6 +47,7 @@ LINUX = System(
             *(
                 "/etc/cni",
                 "/etc/containerd/config.toml",
+                "/etc/containerd/proxy.env",
                 "/etc/crictl.yaml",
                 "/etc/kubernetes",
                 "/opt/cni",
@@ -54,6 +55,8 @@ LINUX = System(
             ),
             *("/etc/systemd/system/containerd.service", "/etc/systemd/system/kubelet.service"),
             *("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "/etc/modules-load.d/winlab.conf"),
+            *("/etc/systemd/system/containerd.service.d/winlab-proxy.conf", "/etc/apt/apt.conf.d/90winlab-proxy"),
+            "/etc/profile.d/winlab-proxy.sh",
             *("/etc/sysctl.d/90-winlab.conf", "/etc/systemd/networkd.conf.d/90-winlab.conf"),
             *("/etc/systemd/system/winlab-routes.service", "/etc/systemd/system/winlab-masquerade.service"),
             "/etc/systemd/system/winlab-faults.service",
