@@ -48,6 +48,7 @@ def values(node: WindowsNode, administrator_password: str) -> dict[str, object]:
         "locale_name": windows.locale,
         "keyboard": windows.keyboard,
         "image_name": windows.image_name,
+        "image_key": "/IMAGE/INDEX" if windows.image_name.isdecimal() else "/IMAGE/NAME",
         "product_key": windows.product_key,
         "computer_name": windows.computer_name,
         "time_zone": windows.time_zone,
