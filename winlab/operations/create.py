@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import account
+from winlab.adapters import traces
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.addons import recipe as addons
@@ -85,6 +86,7 @@ def create(
         amendment = amend(hosts) if amend is not None else None
         if amendment is None:
             recorded.refuse_unfinished(folder)
+        refuse_begun_by_others(plan.lab, site, hosts)
         refuse_other_plan(plan, hosts, amendment.digests if amendment is not None else frozenset())
         again = amendment.rebuilt if amendment is not None else frozenset[str]()
         for image in library.imported_for(plan):
@@ -194,6 +196,21 @@ def refuse_other_plan(plan: Plan, hosts: Hypervisors, others: Collection[str] = 
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
             cure=f"'winlab diff --lab {plan.lab}' with the same spec says what differs, and 'winlab apply' changes it. "
             f"Or run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def refuse_begun_by_others(lab: str, site: Site, hosts: Hypervisors) -> None:
+    """Check that no other user has begun the lab: both would write the same volumes. Its network says whose it is.
+
+    A lab with machines is recognized by them.
+
+    :raises ConflictError: one has.
+    """
+    if not hosts.machines(lab) and (owner := traces.others(lab, hosts, site.overlay)):
+        raise ConflictError(
+            f"There is already a lab '{lab}', and it belongs to {owner}.",
+            why="It has a network and no machines yet: it is being made, or its creation was interrupted.",
+            cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {owner} to remove that one.",
         )
 
 
