@@ -19,7 +19,7 @@ from commands import ran
 from isos import SERVER, make_server_medium
 from lab_fakes import machine
 
-from winlab import Lab, Site, masking
+from winlab import Lab, Site
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.credentials import Credentials
 from winlab.design.spec.model import Spec
@@ -140,27 +140,17 @@ def test_no_secret_gets_in(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -
     assert b"[secret design spec workers 1 product key]" in every["journal.jsonl"]
 
 
-def test_a_part_that_still_has_a_secret_is_removed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are not masked: text in one would be found when the archive is read again."""
-    secret = folder.credentials().administrator_password
-    playing(
-        monkeypatch,
-        Source("screen", lambda: [File("screen.png", b"\x89PNG" + secret.encode())]),
-        Source("other", lambda: [File("other.png", b"\x89PNG")]),
-    )
+def test_names_of_parts_have_no_secret_and_pictures_stay_as_they_are(
+    folder: LabFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, picture = folder.credentials().administrator_password, b"\x89PNG" + bytes(range(256))
+    playing(monkeypatch, Source("other", lambda: [File(f"{secret}.txt", b"x"), File("other.png", picture)]))
     path = Lab("lab").support()
-    assert "screen.png" not in contents(path)
-    assert contents(path)["other.png"] == b"\x89PNG"
-    assert {"what": "screen.png", "why": "A secret was still in it after all were taken out."} in manifest(path)[
-        "missing"
-    ]
-
-
-def test_nothing_is_written_if_the_masking_fails(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masking.Masker, "has_secret", lambda self, content: True)
-    with pytest.raises(WinlabError, match="A secret is in the list"):
-        Lab("lab").support()
-    assert list(support.folder().iterdir()) == []
+    there = contents(path)
+    assert there["other.png"] == picture
+    assert there["[secret administrator password].txt"] == b"x"
+    assert secret not in str(there.keys())
+    assert secret.encode() not in there["manifest.json"]
 
 
 def test_failed_and_unanswered_questions_are_listed(folder: LabFolder, monkeypatch: pytest.MonkeyPatch) -> None:
