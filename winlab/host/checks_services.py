@@ -11,7 +11,6 @@ from winlab.host import bridges, daemons, fabric, facts, firewall, storage, subn
 from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.run import run
 
-
 USUAL_MTU, LEAST_MTU = 1500, 1280  # bytes: the default of network.mtu, and the least it takes
 
 
