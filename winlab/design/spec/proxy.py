@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, ip_address, ip_network
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from winlab.design.spec.fields import Model, option
 from winlab.design.spec.networks import THIS_NETWORK
@@ -84,12 +84,6 @@ class Proxy(Model):
     def _can_be_read(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(_exception, value))
 
-    @model_validator(mode="after")
-    def _excepts_from_something(self) -> Proxy:
-        if self.no_proxy and not self.secure:
-            raise ValueError("no_proxy has no effect without http or https")
-        return self
-
 
 def _is_this_machine(host: str) -> bool:
     try:
@@ -109,4 +103,4 @@ def _exception(entry: str) -> str:
     except ValueError:
         if "/" not in entry and NAME.fullmatch(entry):
             return entry
-        raise ValueError(f"'{entry}' is no name, address or network") from None
+        raise ValueError(f"'{entry}' is not a name, an address or a network") from None
