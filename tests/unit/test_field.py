@@ -314,7 +314,7 @@ def test_n24_every_download_has_it(asked: list[str | None], monkeypatch: pytest.
     with http_client.make(httpx.Timeout(1.0)) as client:
         for scheme in ("http", "https"):
             client.get(f"{scheme}://m.example")
-        ways = client._transport._ways.values()  # type: ignore[attr-defined]
+        ways = client._transport._inner._ways.values()  # type: ignore[attr-defined]
         assert asked == [None, "p"]
         assert [type(way._pool._network_backend) for way in ways] == [http_client._Paced] * 2
 
