@@ -46,7 +46,7 @@ class Server:
         self.asked.append((str(request.url), given))
         if (answer := self.answers.get(str(request.url))) is not None:
             return answer(request)
-        return httpx.Response(200 if given == self.wants else 401, text="x")
+        return httpx.Response(200 if given == self.wants else 401, stream=httpx.ByteStream(b"x"))
 
     def client(self) -> httpx.Client:
         return http_client.make(httpx.Timeout(1.0), transport=httpx.MockTransport(self))
