@@ -119,7 +119,7 @@ def test_variables_are_set_once_and_read_by_administrators_alone(node: Machine) 
     proxied(node)
     ran = install(node, {**CONFIG, "environment": VARIABLES}, changed=True)
     assert ran.changes == {ENVIRONMENT: f"{VARIABLES}", MARK: "set by winlab"}
-    assert r"acl HKLM:\SYSTEM\CurrentControlSet\Services\containerd O:BAD:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)" in ran.notes
+    assert r"acl HKLM:\SYSTEM\CurrentControlSet\Services\containerd D:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)" in ran.notes
     assert [line for line in ran.notes if line.startswith("service containerd")] == [
         "service containerd Stopped",
         "service containerd Running",

@@ -37,7 +37,7 @@ $RestartKey = 'SOFTWARE\winlab-restart'
 # Who may read a secret: SYSTEM and Administrators, nothing inherited
 $PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'
 $PrivateFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
-$PrivateKey = 'O:BAD:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
+$PrivateKey = 'D:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
 # Programs that SYSTEM runs: everybody may read them
 $ProgramsFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)'
 

@@ -55,7 +55,8 @@ function Set-ContainerdEnvironment([string[]]$Lines) {
     }
     Write-Text $EnvironmentMark 'set by winlab' | Out-Null
     $acl = New-Object System.Security.AccessControl.RegistrySecurity
-    $acl.SetSecurityDescriptorSddlForm($PrivateKey)
+    # that part alone: the others need privileges
+    $acl.SetSecurityDescriptorSddlForm($PrivateKey, 'Access')
     Set-Acl -Path "HKLM:\$key" -AclObject $acl
     [Microsoft.Win32.Registry]::SetValue(
         "HKEY_LOCAL_MACHINE\$key", 'Environment', $Lines, [Microsoft.Win32.RegistryValueKind]::MultiString)

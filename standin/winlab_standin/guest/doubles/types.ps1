@@ -88,7 +88,8 @@ class SerialDouble {
 [NoRunspaceAffinity()]
 class KeySecurityDouble {
     [string]$Sddl
-    [void] SetSecurityDescriptorSddlForm([string]$Text) {
+    [void] SetSecurityDescriptorSddlForm([string]$Text, [string]$Part) {
+        if ($Part -ne 'Access') { throw 'Attempted to perform an unauthorized operation.' }
         $made = [Winlab.Doubles.DirectorySecurity]::new()
         $made.SetSecurityDescriptorSddlForm($Text)
         $this.Sddl = $made.Sddl
