@@ -88,10 +88,6 @@ class Masker:
         # after it was masked as it is: the mark may lie
         return self._masked(masked.decode("utf-16", "replace").encode()) if content[:2] in BOMS else masked
 
-    def has_secret(self, content: bytes) -> bool:
-        """Whether there is anything to mask."""
-        return self.mask(content) != content
-
     def _masked(self, content: bytes) -> bytes:
         masked = _replaced(content, [*self._known(content), *self._wrapped(content), *self._interrupted(content)])
         masked = _replaced(masked, _private_keys(masked))

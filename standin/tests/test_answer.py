@@ -47,6 +47,7 @@ def render(firmware: str) -> str:
         locale_name="en-US",
         language="en-US",
         image_name="Windows Server 2022 SERVERSTANDARD",
+        image_key="/IMAGE/NAME",
         product_key="",
         computer_name="W1",
         time_zone="UTC",

@@ -71,7 +71,7 @@ def answer_text(**more: str) -> str:
     environment.filters["unattend_password"] = encode
     values = {
         "firmware": "uefi", "install": True, "keyboard": "0409:00000409", "locale_name": "en-US", "language": "en-US",
-        "image_name": "x", "product_key": "", "computer_name": "W1", "time_zone": "UTC",
+        "image_name": "x", "image_key": "/IMAGE/NAME", "product_key": "", "computer_name": "W1", "time_zone": "UTC",
         "administrator": "Administrator", "administrator_password": PASSWORD,
     }  # fmt: skip
     return environment.get_template("Autounattend.xml.j2").render({**values, **more})

@@ -129,8 +129,8 @@ def answers(folder: Path, *, install: bool) -> Path:
     (folder / ("Autounattend.xml" if install else "Unattend.xml")).write_text(
         environment.get_template("Autounattend.xml.j2").render(
             install=install, firmware="uefi", keyboard="0409:00000409", locale_name="en-US", language="en-US",
-            image_name="x", product_key="", computer_name="NODE-1", time_zone="UTC", administrator="Administrator",
-            administrator_password="p",
+            image_name="x", image_key="/IMAGE/NAME", product_key="", computer_name="NODE-1", time_zone="UTC",
+            administrator="Administrator", administrator_password="p",
         )
     )  # fmt: skip
     return folder

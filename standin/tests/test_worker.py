@@ -56,6 +56,23 @@ def test_the_whole_way(worker: Worker) -> None:
     assert set(found["binaries"]) == {name for name in PROGRAMS if name.startswith("kube")}
 
 
+def test_variables_of_containerd_come_and_go(worker: Worker) -> None:
+    def digest() -> str:
+        return str(worker.play("status")["containerd"]["environment_sha256"])
+
+    worker.play("features", features=["Containers"], release="2022")
+    worker.restart()
+    lines = ["HTTP_PROXY=http://proxy:3128", "NO_PROXY=localhost"]
+    assert worker.play("containerd", config="version = 3\n") == {"changed": True}
+    assert digest() == ""
+    for changed in (True, False):
+        assert worker.play("containerd", config="version = 3\n", environment=lines) == {"changed": changed}
+    assert digest() == digest_of("\n".join(lines))
+    for changed in (True, False):
+        assert worker.play("containerd", config="version = 3\n", environment=[]) == {"changed": changed}
+    assert digest() == ""
+
+
 def test_files_of_add_ons_come_and_go(worker: Worker) -> None:
     assert (worker.play("status")["files"], worker.play("status")["registry"]) == ({}, {})
     key, path = r"HKLM\SOFTWARE\motd", r"C:\ProgramData\motd\motd.txt"

@@ -63,6 +63,7 @@ class World:
     volumes: set[str] = field(default_factory=set)
     cluster: dict[str, dict[str, Any]] = field(default_factory=dict)
     network: str = ""
+    owner: int | None = None  # of the network
     free: int = 1 << 20
     holder: str = ""
     answers: bool = True
@@ -216,6 +217,9 @@ class _Northbound:
 
     def has(self, topology: Topology) -> bool:
         return self._world.network == topology.external_ids[tags.KEY_PLAN]
+
+    def lab_owner(self, _lab: str) -> int | None:
+        return self._world.owner
 
     def require_free(self, _topology: Topology) -> None:
         if self._world.holder:

@@ -22,13 +22,14 @@ def make_wim(
     language: str = "",
     others: tuple[str, ...] = (),
     revision: int = 587,
+    build: int = 20348,
 ) -> bytes:
     """A WIM with only its list of images."""
     listed = "".join(f"<LANGUAGE>{one}</LANGUAGE>" for one in others)
     xml = "\ufeff<WIM>" + "".join(
         f'<IMAGE INDEX="{i}"><NAME>{n}</NAME><WINDOWS><ARCH>{arch}</ARCH><EDITIONID>{edition}</EDITIONID>'
         f"<INSTALLATIONTYPE>{kind}</INSTALLATIONTYPE><LANGUAGES>{listed}<DEFAULT>{language}</DEFAULT></LANGUAGES>"
-        f"<VERSION><BUILD>20348</BUILD><SPBUILD>{revision}</SPBUILD></VERSION></WINDOWS></IMAGE>"
+        f"<VERSION><BUILD>{build}</BUILD><SPBUILD>{revision}</SPBUILD></VERSION></WINDOWS></IMAGE>"
         for i, n in enumerate(names, 1)
     )
     body = (xml + "</WIM>").encode("utf-16-le")

@@ -240,6 +240,7 @@ def confine(folder: Path) -> None:
         del os.environ[name]
     os.environ.update(
         HOME=str(folder),
+        NETRC=str(folder / "netrc"),
         WINLAB_CACHE=str(folder / "cache"),
         WINLAB_STATE=str(folder / "state"),
         WINLAB_LIBVIRT_URI="none:///",

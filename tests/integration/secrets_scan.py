@@ -30,7 +30,7 @@ ALLOWED = {
     "*/labs/*/credentials.json": "the lab's secrets themselves",
     "*/labs/*/id_ed25519": "ssh reads its key from a file",
     "*/labs/*/kubeconfig": "the cluster's administrator",
-    "*/labs/*/design.json": "the spec, which may have a product key",
+    "*/labs/*/design.json": "the spec, which may have a product key, or a proxy's password",
     "*/labs/*/staging-*": "on their way into an ISO; the next command that changes the lab sweeps it",
     f"{POOL}/*.seed.iso": "brings a Linux node its host key",
     f"{POOL}/*.answer.iso": "brings a Windows node its password, until it is ready",

@@ -196,7 +196,7 @@ def test_a_registry_that_requires_a_user(program: Path, filled: Any, certificate
         pytest.raises(TransferError, match=r"refuses .*401") as caught,
     ):
         take(ContainerImage(f"{host}/pause:3.10.2", "linux"), tmp_path)
-    assert "sends no user name" in caught.value.why
+    assert "has no name and password for" in caught.value.why
 
 
 def test_a_registry_with_an_unknown_certificate(filled: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,6 +268,44 @@ def test_an_adapter_may_come_late_and_each_gets_its_mtu(fresh: Machine) -> None:
     assert mtus == [command.format(4), command.format(9)]
 
 
+PROXY = {"server": "http=proxy:3128;https=proxy:3128", "bypass": "<local>;*.corp.example"}
+MARK = r"C:\winlab\winhttp.txt"
+
+
+def with_proxy(fresh: Machine, proxy: object) -> None:
+    path = fresh.d / "winlab/node.json"
+    path.chmod(0o644)
+    path.write_text(json.dumps({"node": "node-1", "mtu": 1442, "pfx_password": "secret", "proxy": proxy}))
+    path.chmod(0o555)
+
+
+def winhttp(ran: Ran) -> list[str]:
+    return [line for line in ran.notes if "winhttp" in line]
+
+
+def test_windows_update_gets_the_proxy_of_the_lab(fresh: Machine) -> None:
+    with_proxy(fresh, PROXY)
+    ran = bootstrap(fresh)
+    command = f"run netsh.exe winhttp set proxy proxy-server={PROXY['server']} bypass-list={PROXY['bypass']}"
+    assert winhttp(ran) == [command]
+    assert ran.notes.index(command) < ran.notes.index("remoting")  # so OpenSSH comes after it
+    assert MARK in ran.changes
+
+
+def test_a_clone_takes_back_only_what_winlab_has_set(fresh: Machine) -> None:
+    write(fresh, MARK, "http=proxy:3128\n")
+    ran = bootstrap(fresh)
+    assert winhttp(ran) == ["run netsh.exe winhttp reset proxy"]
+    assert ran.changes[MARK] is None
+
+
+def test_a_proxy_that_windows_does_not_take_does_not_stop_the_node(fresh: Machine) -> None:
+    with_proxy(fresh, PROXY)
+    ran = bootstrap(fresh, fail=("netsh.exe", 2))
+    assert winhttp(ran) == []
+    assert serial(fresh)[-1] == "winlab: phase=ready"
+
+
 def test_drivers_of_virtio_may_be_refused_and_those_of_the_user_may_not(fresh: Machine) -> None:
     found = "$WinPEDriver$"
     for name in (f"{found}/netkvm/netkvm.inf", f"{found}/netkvm/netkvm.sys", "drv2/own-card/card.inf"):

@@ -103,6 +103,51 @@ def test_a_change_stops_dependent_services_and_starts_them_again(node: Machine, 
     assert ran.changes == wanted[other]
 
 
+VARIABLES = ["HTTP_PROXY=http://me:s3cret@proxy:3128", "NO_PROXY=localhost,10.77.0.0/24"]
+ENVIRONMENT = rf"{SERVICES}\containerd\Environment"
+MARK = r"C:\winlab\containerd-environment.txt"
+
+
+def variables_digest(node: Machine) -> str:
+    told = node.run("status").result
+    assert told is not None
+    assert "s3cret" not in str(told)
+    return str(told["containerd"]["environment_sha256"])
+
+
+def test_variables_are_set_once_and_read_by_administrators_alone(node: Machine) -> None:
+    proxied(node)
+    ran = install(node, {**CONFIG, "environment": VARIABLES}, changed=True)
+    assert ran.changes == {ENVIRONMENT: f"{VARIABLES}", MARK: "set by winlab"}
+    assert r"acl HKLM:\SYSTEM\CurrentControlSet\Services\containerd D:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)" in ran.notes
+    assert [line for line in ran.notes if line.startswith("service containerd")] == [
+        "service containerd Stopped",
+        "service containerd Running",
+    ]
+    assert "s3cret" not in "\n".join([*ran.every, *ran.told.out])
+    assert variables_digest(node) == hashlib.sha256("\n".join(VARIABLES).encode()).hexdigest()
+    again = install(node, {**CONFIG, "environment": VARIABLES}, changed=False)
+    assert again.changes == {}
+    assert not [line for line in again.notes if line.startswith(("service", "acl HKLM"))]
+
+
+@pytest.mark.parametrize("wanted", [[], ["HTTP_PROXY=http://other:3128"]])
+def test_variables_change_and_go(node: Machine, wanted: list[str]) -> None:
+    contained(node)
+    install(node, {**CONFIG, "environment": VARIABLES}, changed=True)
+    ran = install(node, {**CONFIG, "environment": wanted}, changed=True)
+    assert ran.changes == ({ENVIRONMENT: f"{wanted}"} if wanted else {ENVIRONMENT: None, MARK: None})
+    assert "service containerd Running" in ran.notes
+    assert (variables_digest(node) == "") is not bool(wanted)
+
+
+def test_variables_of_the_user_stay(node: Machine) -> None:
+    contained(node)
+    node.registry(rf"{SERVICES}\containerd", "Environment", ["MINE=1"])
+    assert install(node, CONFIG, changed=False).changes == {}
+    assert variables_digest(node) == ""
+
+
 def test_services_that_did_not_run_are_not_started(node: Machine) -> None:
     proxied(node)
     service(node, "kube-proxy", status="Stopped")

@@ -45,7 +45,7 @@ def test_status_of_a_fresh_node(node: Machine) -> None:
         "features_set": "",
         "images_from": "",
         "restart_pending": False,
-        "containerd": {"service": "absent", "sha256": "", "config_sha256": ""},
+        "containerd": {"service": "absent", "sha256": "", "config_sha256": "", "environment_sha256": ""},
         "binaries": {},
         "installed_from": "",
         "cd": sha256(node.d / "payload.json"),
@@ -75,6 +75,7 @@ def test_status_of_a_node_that_has_everything(node: Machine) -> None:
         "service": "stopped",
         "sha256": sha256(folder / "containerd.exe"),
         "config_sha256": sha256(folder / "config.toml"),
+        "environment_sha256": "",
     }
     assert facts["binaries"] == {path.name: sha256(path) for path in (node.c / "k").glob("*.exe")}
     assert facts["kubelet"] == {"service": "running", "command": COMMAND["command"], "joined": True}

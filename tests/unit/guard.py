@@ -77,6 +77,7 @@ def touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     for name in [name for name in os.environ if name.startswith("WINLAB_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("NETRC", raising=False)
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))
     monkeypatch.setenv("WINLAB_LIBVIRT_URI", "none:///system")  # libvirt's own code connects behind the guard's back

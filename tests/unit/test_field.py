@@ -24,14 +24,14 @@ from winlab import documents
 from winlab.cli import main
 from winlab.design.catalog import recipes, versions
 from winlab.design.plan import advice
-from winlab.design.render import answer
+from winlab.design.render import answer, proxy
 from winlab.design.render.templates import expand
 from winlab.design.spec import Spec
 from winlab.errors import HostError, UsageError
 from winlab.events import Quiet
 from winlab.host import facts, subnet
 from winlab.operations import explain, load, lock_file
-from winlab.supply import disk_format, download, http_client
+from winlab.supply import disk_format, download, http_client, proxies
 from winlab.supply.artifacts.oci import archive
 from winlab.supply.images import stock, windows_media
 from winlab.supply.media import drivers, inspection, small_iso, windows_iso, windows_names
@@ -175,6 +175,18 @@ def test_f29_product_keys_as_users_write_them(tmp_path: Path) -> None:
     assert "ABC-1" not in str(caught.value)
 
 
+def test_m1_nodes_behind_a_company_s_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exceptions as companies hand them out, in all their forms."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    excepted = "localhost, 127.0.0.1, .corp.example, '*.lan.example', 10.1.0.0/16, 192.168.1.10, 'fd00::/8', '::1'"
+    given = ("network.proxy.http=http://proxy.corp.example:3128", f"network.proxy.no_proxy=[{excepted}]")
+    for name, value in proxy.environment(plans.make(plans.KVM, "1-1-1", *given)).items():
+        monkeypatch.setenv(name, value)
+    through = {host: proxies.of(f"https://{host}") for host in ("registry.example", "10.96.0.1", "git.corp.example")}
+    assert [host for host, found in through.items() if found] == ["registry.example"]
+
+
 @pytest.mark.parametrize(("at", "size"), [(132, 3 << 30), (156 + 10, 3 << 30)])
 def test_n7_a_sparse_medium_takes_no_memory(tmp_path: Path, at: int, size: int) -> None:
     """The size of the path table, and of the root's folder."""
@@ -307,7 +319,7 @@ def test_n24_every_download_has_it(asked: list[str | None], monkeypatch: pytest.
     with http_client.make(httpx.Timeout(1.0)) as client:
         for scheme in ("http", "https"):
             client.get(f"{scheme}://m.example")
-        ways = client._transport._ways.values()  # type: ignore[attr-defined]
+        ways = client._transport._inner._ways.values()  # type: ignore[attr-defined]
         assert asked == [None, "p"]
         assert [type(way._pool._network_backend) for way in ways] == [http_client._Paced] * 2
 

@@ -275,6 +275,22 @@ try {
             'interface', 'ipv4', 'set', 'subinterface', "$($adapter.ifIndex)", "mtu=$($node.mtu)", 'store=persistent')
     }
 
+    # Windows Update, and so OpenSSH, goes by WinHTTP, whose proxy is its own. A golden image has that of the lab which it
+    # was made for
+    $mark = 'C:\winlab\winhttp.txt'
+    try {
+        if ($node.proxy) {
+            Set-Content -Path $mark -Value $node.proxy.server -Encoding ASCII
+            Invoke-Native 'netsh.exe' @(
+                'winhttp', 'set', 'proxy', "proxy-server=$($node.proxy.server)", "bypass-list=$($node.proxy.bypass)")
+        } elseif (Test-Path -Path $mark) {
+            Invoke-Native 'netsh.exe' @('winhttp', 'reset', 'proxy')
+            Remove-Item -Path $mark -Force
+        }
+    } catch {
+        Write-Warning "The proxy of Windows Update stays as it is: $_"
+    }
+
     # WinRM over HTTPS only, with the certificate that winlab made for this node and already trusts
     Write-Phase 'phase=winrm'
     Enable-PSRemoting -Force -SkipNetworkProfileCheck | Out-Null

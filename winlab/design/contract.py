@@ -149,6 +149,8 @@ class ContainerdFacts(ServiceFacts):
 
     sha256: str
     config_sha256: str
+    # Of its service's variables, as text of lines; empty without any, None: the scripts on an older winlab's CD
+    environment_sha256: str | None = None
 
 
 class KubeletFacts(ServiceFacts):
@@ -423,11 +425,12 @@ class Features(Call[Restart]):
 
 @dataclass(frozen=True, kw_only=True)
 class Containerd(Call[Changed]):
-    """Install containerd as a service, with the text of its config.toml."""
+    """Install containerd as a service, with the text of its config.toml and its variables: ``NAME=VALUE``."""
 
     script, on = "containerd", WINDOWS
     quiet = LoadImages.quiet
     config: str
+    environment: list[str] = field(default_factory=list)
 
     def texts(self) -> dict[str, str]:
         """The configuration."""

@@ -23,6 +23,12 @@ def leading_on(routes: Path = ROUTES, links: Path = LINKS) -> list[str]:
     return sorted(name for name in _with_gateway(routes) | plugged if _is_local(name))
 
 
+def uplinks(routes: Path = ROUTES, links: Path = LINKS) -> dict[str, int]:
+    """The largest packet in bytes (MTU) of each interface with a route by a gateway, as far as it is known."""
+    texts = {name: links / name / "mtu" for name in sorted(_with_gateway(routes)) if name != BRIDGE}
+    return {name: int(path.read_text(encoding="ascii")) for name, path in texts.items() if path.is_file()}
+
+
 def _is_card(port: Path) -> bool:
     return (port / "device").exists() or any(port.glob("lower_*"))
 

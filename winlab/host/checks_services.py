@@ -7,9 +7,11 @@ import os
 import pwd
 
 from winlab import settings
-from winlab.host import daemons, fabric, facts, firewall, storage, subnet
+from winlab.host import bridges, daemons, fabric, facts, firewall, storage, subnet
 from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.run import run
+
+USUAL_MTU, LEAST_MTU = 1500, 1280  # bytes: the default of network.mtu, and the least it takes
 
 
 def judge_group(user: str, member: bool, active: bool, root: bool) -> Requirement:
@@ -174,6 +176,23 @@ def _way_out(host: Host) -> Requirement:
     return Requirement("way out", Status.OK, "address translation is on", why)
 
 
+def judge_uplinks(mtus: dict[str, int]) -> Requirement:
+    """The result for the interfaces that lead out, by their MTUs."""
+    why = "Larger packets of nodes are lost where a router on the way does not say so: downloads hang."
+    small = {name: mtu for name, mtu in mtus.items() if mtu < USUAL_MTU}
+    if not small:
+        return Requirement("uplink", Status.OK, ", ".join(mtus) or "no route by a gateway is known", why)
+    detail = ", ".join(f"{name} takes packets of {mtu} bytes" for name, mtu in small.items())
+    cure = f"Make labs with --set network.mtu={max(min(small.values()), LEAST_MTU)}, if their downloads hang."
+    return Requirement("uplink", Status.WARN, f"{detail}, nodes send {USUAL_MTU}", why, cure)
+
+
+@named("uplink", "Nodes reach the outside through it.")
+def uplink(_host: Host) -> list[Requirement]:
+    """Whether what leads out takes packets as large as nodes send."""
+    return [judge_uplinks(bridges.uplinks())]
+
+
 def judge_resolvers(recorded: list[str], now: list[str]) -> Requirement:
     """The result for the name servers that guests get."""
     why = "Nodes are given the host's name servers, as setup found them."
@@ -195,4 +214,4 @@ def recorded(host: Host) -> list[Requirement]:
     ]
 
 
-CHECKS = (recorded, group, libvirt, ovs, ovn, bridge)
+CHECKS = (recorded, group, libvirt, ovs, ovn, bridge, uplink)

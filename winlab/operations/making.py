@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import account
+from winlab.adapters import traces
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
@@ -77,6 +78,7 @@ class Making:
         :raises WinlabError: a check or a step failed.
         """
         plan, hosts, tell = self.proposal.plan, under.hypervisors, under.tell
+        refuse_begun_by_others(plan.lab, under.site, hosts)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, hosts, but=amendment.rebuilt):
@@ -202,4 +204,19 @@ def refuse_other_plan(plan: Plan, hosts: Hypervisors) -> None:
             why=why,
             cure=f"'winlab diff --lab {plan.lab}' with the same spec says what differs, and 'winlab apply' changes it. "
             f"Or run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def refuse_begun_by_others(lab: str, site: Site, hosts: Hypervisors) -> None:
+    """Check that no other user has begun the lab: both would write the same volumes. Its network says whose it is.
+
+    A lab with machines is recognized by them.
+
+    :raises ConflictError: one has.
+    """
+    if not hosts.machines(lab) and (owner := traces.others(lab, hosts, site.overlay)):
+        raise ConflictError(
+            f"There is already a lab '{lab}', and it belongs to {owner}.",
+            why="It has a network and no machines yet: it is being made, or its creation was interrupted.",
+            cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {owner} to remove that one.",
         )

@@ -82,10 +82,10 @@ def collect(
     parts, missing = [*parts, *gathered], [*missing, *lacking, *excess]
     progress.say("taking out secrets")
     missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
-    parts = [File(part.path, _masked(part, masker), part.cut) for part in parts]
+    parts = [File(_short(part.path, masker), _masked(part, masker), part.cut) for part in parts]
     path = to.absolute() if to is not None else _place(lab)
     try:
-        missing = _write(path, lab, parts, missing, masker)
+        _write(path, lab, parts, missing, masker)
     except OSError as error:
         raise _not_written(f"The archive can't be written to '{path}'.", to, error) from error
     for one in missing:
@@ -228,25 +228,17 @@ def _failure(error: BaseException) -> File:
     return File("failure.json", (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[Missing]:
-    """Write the archive; returns what it lacks in the end.
+def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> None:
+    """Write the archive.
 
     :raises OSError: it can't be written.
     """
-    with files.replacing(path) as fresh:
-        while True:
-            whole = [*_index(lab, parts, missing, masker), *parts]
-            fresh.unlink(missing_ok=True)
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                _pack(file, f"winlab-support-{lab}", whole)
-            if not (open_secrets := _unmasked(fresh, masker)):
-                return missing
-            kept = [part for part in parts if part.path not in open_secrets]
-            if len(kept) == len(parts):
-                raise WinlabError("A secret is in the list of the archive's parts.", why="It was not written.")
-            why = "A secret was still in it after all were taken out."
-            missing = [*missing, *(Missing(part.path, why) for part in parts if part.path in open_secrets)]
-            parts = kept
+    whole = [*_index(lab, parts, missing, masker), *parts]
+    with (
+        files.replacing(path) as fresh,
+        os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+    ):
+        _pack(file, f"winlab-support-{lab}", whole)
 
 
 def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[File]:
@@ -274,17 +266,6 @@ def _pack(file: io.BufferedWriter, top: str, parts: list[File]) -> None:
             row = tarfile.TarInfo(f"{top}/{part.path}")
             row.size, row.mode, row.mtime = len(part.content), 0o600, int(time.time())
             archive.addfile(row, io.BytesIO(part.content))
-
-
-def _unmasked(path: Path, masker: Masker) -> set[str]:
-    """The paths of the parts in an archive that have a secret."""
-    made = set()
-    with tarfile.open(path) as archive:
-        for row in archive:
-            file = archive.extractfile(row)
-            if file is None or masker.has_secret(file.read()) or masker.has_secret(row.name.encode()):
-                made.add(row.name.partition("/")[2])
-    return made
 
 
 def _not_written(what: str, to: Path | None, error: OSError) -> WinlabError:

@@ -6,9 +6,11 @@ import json
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import yaml
 
+from winlab.design.spec.proxy import LOGIN, without_login
 from winlab.lab_folder import LabFolder
 
 # What credentials.json has besides secrets
@@ -44,19 +46,29 @@ def of(folder: LabFolder) -> tuple[dict[str, str], list[str]]:
 
 
 def without(value: Any) -> Any:
-    """A value of JSON with placeholders for product keys."""
+    """A value of JSON with placeholders for product keys, and for names and passwords in addresses."""
     if isinstance(value, dict):
         return {name: "<product key>" if name == "product_key" and one else without(one) for name, one in value.items()}
-    return [without(one) for one in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [without(one) for one in value]
+    return without_login(value) if isinstance(value, str) else value
 
 
 def _secret(value: Any, path: str, wanted: frozenset[str] | None, name: str = "") -> Iterator[tuple[str, str]]:
-    """The texts below a value that are secret, by their paths as text; *wanted* None: all but the public ones."""
+    """The texts below a value that are secret, by their paths as text; *wanted* None: all but the public ones.
+
+    Of an address, the name and password are.
+    """
     if isinstance(value, dict):
         for key, one in value.items():
             yield from _secret(one, f"{path} {key}".strip(), wanted, str(key))
     elif isinstance(value, list):
         for number, one in enumerate(value, start=1):
             yield from _secret(one, f"{path} {number}", wanted, name)
-    elif isinstance(value, str) and value and (name not in PUBLIC if wanted is None else name in wanted):
-        yield path.replace("_", " ").removeprefix("nodes "), value
+    elif isinstance(value, str) and value:
+        place = path.replace("_", " ").removeprefix("nodes ")
+        if name not in PUBLIC if wanted is None else name in wanted:
+            yield place, value
+        elif wanted is not None and (login := LOGIN.search(value)):
+            yield place, login[0]
+            yield f"{place} password", unquote(login[0].partition(":")[2])

@@ -153,9 +153,7 @@ def upload_step(run: Run, target: str, key: str, host: Hypervisor, after: Iterab
         if run.sources.check_images is not None:
             run.sources.check_images()
             refuse_other_content(host.pool, target, image.path)
-        if not host.pool.is_complete(target):
-            cache.verify(image.image, progress)
-        host.pool.upload_base(target, image.path, progress.say)
+        host.pool.upload_base(target, image.path, progress.say, partial(cache.compare, image.image))
 
     def done() -> bool:
         if run.sources.check_images is not None and golden_cache.find(key) is not None:

@@ -38,9 +38,7 @@ def _step(run: Run, state: State, node: NodePlan) -> Step:
             run.sources.check_images()
             refuse_other_content(host.pool, volume, local)
         own.check_image(local)
-        if not host.pool.is_complete(volume):
-            cache.verify_file(local, progress)
-        host.pool.upload_base(volume, local, progress.say)
+        host.pool.upload_base(volume, local, progress.say, cache.comparing(local))
 
     def done() -> bool:
         if run.sources.check_images is not None:

@@ -28,7 +28,7 @@ from winlab import documents, stopping
 from winlab.design.catalog.recipes import Download
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import http_client, proxies
+from winlab.supply import http_client, logins, proxies
 
 BLOCK = 1024 * 1024
 LARGEST = 32 << 30  # bytes of a file of unknown size; installation media have a fifth of that
@@ -82,7 +82,7 @@ def check_mirror(mirror: str, called: str = "The mirror's address") -> None:
         raise UsageError(
             f"The mirror at '{parts.netloc.rpartition('@')[2]}' can't be used with a name and password in its address.",
             why="Addresses appear in messages, logs and bundles.",
-            cure="Use a mirror that needs no password, or copy its files into a folder and give that.",
+            cure="Leave them out of the address, and write them into ~/.netrc (docs/images.md).",
         )
     if parts.scheme not in ("http", "https"):
         return
@@ -344,7 +344,8 @@ class _Transfer:
                 cure="Use another mirror, a local copy of the file, or another image ('winlab image list').",
             )
         if status not in (200, 206):
-            raise TransferError(f"{self.url} was refused: {status} {response.reason_phrase}.")
+            why = logins.explained(response.url) if status in (401, 403) else ""
+            raise TransferError(f"{self.url} was refused: {status} {response.reason_phrase}.", why=why)
         if response.headers.get("content-type", "").startswith(("text/html", "application/xhtml")):
             raise self._html()
 

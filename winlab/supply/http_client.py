@@ -12,7 +12,7 @@ import httpcore
 import httpx
 
 from winlab.errors import UsageError
-from winlab.supply import proxies
+from winlab.supply import logins, proxies
 
 LEAST = 1024  # bytes a second of an answer
 WINDOW = 300.0  # seconds of waiting over which they count
@@ -24,14 +24,14 @@ def make(
     transport: httpx.BaseTransport | None = None,
     hooks: dict[str, list[Callable[..., Any]]] | None = None,
 ) -> httpx.Client:
-    """A client that follows redirects, honours the proxy variables and trusts the CAs that the host trusts.
+    """A client that follows redirects, honours the proxy variables, trusts the CAs that the host trusts, and logs in.
 
     :param transport: for tests.
     :param hooks: what httpx calls ``event_hooks``.
     :raises UsageError: the environment names certificates that can't be used. The same error comes from a request that
         needs a proxy that can't be used; one that no request needs does not matter.
     """
-    routed = transport or _Routed(_trust())
+    routed = logins.Logins(transport or _Routed(_trust()))
     return httpx.Client(follow_redirects=True, timeout=timeout, transport=routed, event_hooks=hooks, trust_env=False)
 
 

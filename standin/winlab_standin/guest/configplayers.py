@@ -7,12 +7,11 @@ import re
 from typing import Any
 
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
-from winlab_standin.guest.registry import full
+from winlab_standin.guest.registry import LINES, full
 from winlab_standin.guest.workerfiles import digest, write
 
 RECORD = "winlab/given.json"
 KINDS = {"string": "REG_SZ", "dword": "REG_DWORD", "multistring": "REG_MULTI_SZ"}
-LINES = "\\0"  # between the lines of a REG_MULTI_SZ, as reg.exe shows it
 
 
 def configure(machine: Machine, given: Settings) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from winlab_standin.guest.kept import write
-from winlab_standin.guest.registry import ROOTS, Registry
+from winlab_standin.guest.registry import LINES, ROOTS, Registry
 
 VOLATILE = "(volatile)"  # the mark of such a key, among its values
 SERVICES = r"HKLM\SYSTEM\CurrentControlSet\Services"
@@ -36,8 +36,17 @@ def _renamed(key: str, names: dict[str, str]) -> str:
     return f"{names.get(root, root)}{dash}{rest}"
 
 
-def _shown(kind: str, data: str) -> str | int:
+def _shown(kind: str, data: str) -> str | int | list[str]:
+    if kind == "REG_MULTI_SZ":
+        return data.split(LINES)
     return int(data, 0) if kind in ("REG_DWORD", "REG_QWORD") else data
+
+
+def _kept(value: Any) -> tuple[str, str]:
+    """The kind of a value that a script has set, and its data."""
+    if isinstance(value, list):
+        return "REG_MULTI_SZ", LINES.join(map(str, value))
+    return ("REG_DWORD", str(int(value))) if isinstance(value, int) else ("REG_SZ", str(value))
 
 
 class Hives:
@@ -86,8 +95,7 @@ class Hives:
                 self.registry.add(_renamed(key, ROOTS))
             for name, data in different.items():
                 if name not in (VOLATILE, "ImagePath"):  # a service's command is the service manager's
-                    kind = "REG_DWORD" if isinstance(data, int) else "REG_SZ"
-                    self.registry.add(_renamed(key, ROOTS), name, kind, str(int(data) if kind == "REG_DWORD" else data))
+                    self.registry.add(_renamed(key, ROOTS), name, *_kept(data))
             if different:
                 changed[key] = different
         write(self.volatile, json.dumps([key for key, values in now.items() if VOLATILE in values]))

@@ -99,9 +99,11 @@ def _set_start(node: Node, name: str, start: str) -> None:
 
 
 def netsh(shell: Shell, rest: str, streams: Streams) -> int:
-    """``netsh interface ipv4 set subinterface NUMBER mtu=N store=persistent``, ``... set dynamicportrange``; anything
-    else as :func:`netcommands.netsh`."""
+    """``netsh interface ipv4 set subinterface NUMBER mtu=N store=persistent``, ``... set dynamicportrange``, ``netsh
+    winhttp set proxy``; anything else as :func:`netcommands.netsh`."""
     words = [word.lower() for word in cmdline.split(rest)]
+    if words[:3] in (["winhttp", "set", "proxy"], ["winhttp", "reset", "proxy"]):
+        return 0  # nothing here goes by WinHTTP
     if words[:3] != ["interface", "ipv4", "set"]:
         return netcommands.netsh(shell, rest, streams)
     given = dict(word.split("=", 1) for word in words if "=" in word)

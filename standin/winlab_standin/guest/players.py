@@ -17,6 +17,7 @@ from typing import Any
 from winlab_standin.guest import configplayers, wine
 from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
 from winlab_standin.guest.node import AVAILABLE, INSTALLED
+from winlab_standin.guest.registry import LINES, full
 from winlab_standin.guest.releases import RELEASES
 from winlab_standin.guest.winservices import NEEDS, Unit
 from winlab_standin.guest.workerfiles import ORIGINAL, digest, install, listed, stale, write
@@ -29,6 +30,8 @@ NETWORKS = "etc/cni/net.d"
 INSTALLED_FROM = "winlab/payload.sha256"
 IMAGES_FROM = "winlab/images.sha256"
 FEATURES_SET = "winlab/features.txt"
+ENVIRONMENT_MARK = "winlab/containerd-environment.txt"
+SERVICE_KEY = str(full(r"HKLM\SYSTEM\CurrentControlSet\Services\containerd"))
 PROXY_CONFIG = "var/lib/kube-proxy/config.yaml"
 PROXY_NETWORK = "winlab/proxy-network.txt"
 CONTAINERD_LOG = "var/log/containerd/containerd.log"
@@ -107,6 +110,7 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
             "service": machine.services.state("containerd"),
             "sha256": digest(machine.c(f"{CONTAINERD}/containerd.exe")),
             "config_sha256": digest(machine.c(f"{CONTAINERD}/config.toml")),
+            "environment_sha256": hashlib.sha256(own.encode()).hexdigest() if (own := environment(machine)) else "",
         },
         "images_from": kept.read_text() if (kept := machine.c(IMAGES_FROM)).is_file() else "",
         "binaries": {path.name: digest(path) for path in sorted(homes[0].glob("*.exe"))},
@@ -191,7 +195,9 @@ def containerd(machine: Machine, given: Settings) -> dict[str, Any]:
     unit = machine.services.units().get("containerd")
     config = home / "config.toml"
     same = config.is_file() and config.read_bytes() == text.encode("ascii")
-    changed = bool(old) or not same or unit is None or unit.command != CONTAINERD_COMMAND
+    variables = "\n".join(map(str, given.get("environment") or []))
+    stray = environment(machine) != variables
+    changed = bool(old) or not same or unit is None or unit.command != CONTAINERD_COMMAND or stray
     ran = stop_running(machine, ["kube-proxy", "kubelet", "containerd"]) if changed else []
     for folder in (NETWORKS, PLUGINS, str(Path(CONTAINERD_LOG).parent)):
         machine.c(folder).mkdir(parents=True, exist_ok=True)
@@ -204,6 +210,8 @@ def containerd(machine: Machine, given: Settings) -> dict[str, Any]:
     changed = remove_stray(machine) or changed
     if unit is None or unit.command != CONTAINERD_COMMAND:
         register_containerd(machine)
+    if stray:
+        set_environment(machine, variables)
     if machine.services.state("containerd") != "running":
         machine.services.start("containerd")
         changed = True
@@ -213,6 +221,24 @@ def containerd(machine: Machine, given: Settings) -> dict[str, Any]:
     changed = import_images(machine) or changed
     write(machine.c(IMAGES_FROM), payload(machine))
     return {"changed": changed}
+
+
+def environment(machine: Machine) -> str:
+    """The variables of containerd's service that winlab has set, as lines. Wine's containerd does not get them."""
+    if not machine.c(ENVIRONMENT_MARK).is_file():
+        return ""
+    return (machine.world.registry.get(SERVICE_KEY, "Environment") or "").replace(LINES, "\n")
+
+
+def set_environment(machine: Machine, variables: str) -> None:
+    """Set these variables, or take those back that winlab has set."""
+    registry, mark = machine.world.registry, machine.c(ENVIRONMENT_MARK)
+    if variables:
+        write(mark, "set by winlab")
+        registry.add(SERVICE_KEY, "Environment", "REG_MULTI_SZ", variables.replace("\n", LINES))
+    else:
+        registry.delete(SERVICE_KEY, "Environment")
+        mark.unlink()
 
 
 def remove_stray(machine: Machine) -> bool:

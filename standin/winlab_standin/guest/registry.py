@@ -18,6 +18,7 @@ ROOTS = {
     "HKCC": "HKEY_CURRENT_CONFIG",
 }
 TYPES = ("REG_SZ", "REG_MULTI_SZ", "REG_DWORD", "REG_QWORD", "REG_BINARY", "REG_EXPAND_SZ", "REG_NONE")
+LINES = "\\0"  # between the lines of a REG_MULTI_SZ, as reg.exe shows it
 _NT = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 WINRM = r"HKEY_LOCAL_MACHINE\SYSTEM\CurrentControlSet\Services\WinRM"
 DELAYED = "DelayedAutostart"

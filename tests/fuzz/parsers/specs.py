@@ -159,6 +159,7 @@ VALUES = {
     "locale_name": "en-US",
     "keyboard": "0409:00000409",
     "image_name": "x",
+    "image_key": "/IMAGE/NAME",
     "product_key": None,
     "computer_name": "NODE-1",
     "time_zone": "UTC",

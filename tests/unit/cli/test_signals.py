@@ -13,6 +13,7 @@ import threading
 import time
 import tty
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import StepChecking, StepSkipped, StepStarted
 from winlab.lab import Node
+from winlab.supply.images import library
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +103,27 @@ def test_a_signal_ends_a_command_in_order(
     if output == "json":
         assert json.loads(shown.out.splitlines()[-1])["exit_code"] == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_an_interrupted_import_leaves_nothing_running(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """N26: it said that machines keep running, which no import has."""
+    path = tmp_path / "big.tar"
+    path.write_bytes(b"")
+
+    def bring(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        stopping.sleep(10)
+
+    monkeypatch.setattr(library, "bring", bring)
+    monkeypatch.setattr(sys, "argv", ["winlab", "image", "import", str(path)])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 130
+    said = capsys.readouterr().err
+    assert said.endswith("winlab: interrupted. Nothing is lost: the same command resumes.\n")
+    assert "running:" not in said
 
 
 def test_a_second_signal_does_not_end_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:

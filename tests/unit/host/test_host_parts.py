@@ -110,6 +110,29 @@ def test_a_bridge_with_uplinks_stays_open(tmp_path: Path) -> None:
     assert text.index('oifname "br-lan" counter accept comment "br-lan leads on"') < text.index('oifname "br-*"')
 
 
+def test_uplinks_have_an_mtu(tmp_path: Path) -> None:
+    routes, links = tmp_path / "route", tmp_path / "net"
+    rows = ["Iface Destination Gateway Flags", "ens4 00000000 0101A8C0 0003", "ens4 0001A8C0 00000000 0001"]
+    rows += ["br-winlab 0000A8C0 0101A8C0 0003", "wg0 0000000A 0101000A 0003", "gone 0000000B 0101000A 0003"]
+    routes.write_text("\n".join(rows) + "\n")
+    for name, mtu in (("ens4", "1460"), ("br-winlab", "1280"), ("wg0", "1420")):
+        (links / name).mkdir(parents=True)
+        (links / name / "mtu").write_text(f"{mtu}\n")
+    assert bridges.uplinks(routes, links) == {"ens4": 1460, "wg0": 1420}
+    assert bridges.uplinks(tmp_path / "none", links) == {}
+
+
+def test_messages_about_uplinks() -> None:
+    """M8: clouds and VPNs take smaller packets than nodes send."""
+    assert checks_services.judge_uplinks({"ens4": 1500, "eth1": 9000}).state is Status.OK
+    assert checks_services.judge_uplinks({}).state is Status.OK
+    small = checks_services.judge_uplinks({"ens4": 1460, "wg0": 1420, "eth1": 1500})
+    assert small.state is Status.WARN
+    assert small.detail == "ens4 takes packets of 1460 bytes, wg0 takes packets of 1420 bytes, nodes send 1500"
+    assert "--set network.mtu=1420" in small.cure
+    assert "--set network.mtu=1280" in checks_services.judge_uplinks({"wg0": 576}).cure
+
+
 def test_rules_for_docker_are_tagged() -> None:
     assert all(rule[rule.index("--comment") + 1] == "winlab" and rule[-1] == "ACCEPT" for rule in firewall.RULES)
 

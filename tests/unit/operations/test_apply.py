@@ -11,6 +11,7 @@ import plans
 import pytest
 from changing import Killed, World
 
+from winlab import account
 from winlab.adapters.vm import domains
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
@@ -52,6 +53,22 @@ def test_create_says_which_kubernetes_the_workers_need(monkeypatch: pytest.Monke
     notes = [event.text for event in said if isinstance(event, Note) and "is taken" in event.text]
     assert len(notes) == 1
     assert notes[0].startswith("Kubernetes v1.34.4 is taken, not v")
+
+
+def test_a_lab_that_another_user_has_just_begun_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N28: in its first minutes it has a network and no machine, and both would write its volumes."""
+    folder = LabFolder("lab")
+    made = changing.world(monkeypatch, folder, plans.TCG, plans.stock)
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    made.owner = 0
+    with pytest.raises(ConflictError, match="a lab 'lab', and it belongs to root") as caught:
+        create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
+    assert "--lab NAME" in caught.value.cure
+    assert (made.acts, made.volumes) == ([], set())
+    made.owner = 1234567
+    create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
+    made.owner = 0  # an existing lab is recognized by its machines
+    create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
 
 
 def change(world: World, design: Sequence[str] = AFTER, **flags: Any) -> None:

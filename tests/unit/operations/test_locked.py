@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -214,6 +215,9 @@ def test_a_golden_image_that_has_changed_does_not_go_into_the_pool() -> None:
     class Empty:
         def is_complete(self, name: str) -> bool:
             return False
+
+        def upload_base(self, _name: str, source: Path, _tell: object, accept: Callable[[str], None]) -> None:
+            accept(files.sha256(source))
 
     run = runs.run(plan, pool=Empty())
     with pytest.raises(TransferError, match="has changed since it came there"):

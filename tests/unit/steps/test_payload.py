@@ -32,7 +32,7 @@ class Pool:
     def is_complete(self, name: str) -> bool:
         return name in self.uploaded
 
-    def upload_base(self, name: str, path: Path, say: object) -> None:
+    def upload_base(self, name: str, path: Path, *_: object) -> None:
         self.uploaded[name] = path.read_bytes()
 
 

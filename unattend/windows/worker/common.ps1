@@ -21,6 +21,8 @@ $ImportingKey = 'SOFTWARE\winlab-importing-' # with that mark, a volatile key
 $ImagesFrom = 'C:\winlab\images.sha256'
 # Names the files and registry values that configure.ps1 has written
 $GivenRecord = 'C:\winlab\given.json'
+# There while winlab has set variables of containerd's service
+$EnvironmentMark = 'C:\winlab\containerd-environment.txt'
 $ProxyNetwork = 'C:\winlab\proxy-network.txt' # the ID of the HNS network when winlab last started kube-proxy
 # What each script that changes something did, in a file of its name
 $LogFolder = 'C:\winlab\logs'
@@ -35,6 +37,7 @@ $RestartKey = 'SOFTWARE\winlab-restart'
 # Who may read a secret: SYSTEM and Administrators, nothing inherited
 $PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'
 $PrivateFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
+$PrivateKey = 'D:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
 # Programs that SYSTEM runs: everybody may read them
 $ProgramsFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)'
 
@@ -185,6 +188,12 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [scriptblock]$Hea
 function Get-Sha256([string]$Path) {
     if (-not (Test-Path -LiteralPath $Path -PathType Leaf)) { return '' }
     return (Get-FileHash -Algorithm SHA256 -LiteralPath $Path).Hash.ToLowerInvariant()
+}
+
+function Get-TextSha256([string]$Text) {
+    $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
+    $digest = [System.BitConverter]::ToString([System.Security.Cryptography.SHA256]::Create().ComputeHash($bytes))
+    return ($digest -replace '-').ToLowerInvariant()
 }
 
 function New-Folder([string[]]$Paths) {

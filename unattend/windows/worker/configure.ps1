@@ -5,9 +5,7 @@ $settings = Read-Settings @($input)
 
 # Write-Text would take a file with a byte order mark for the same
 function Test-Same([string]$Path, [string]$Text) {
-    $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
-    $digest = [System.BitConverter]::ToString([System.Security.Cryptography.SHA256]::Create().ComputeHash($bytes))
-    return (Get-Sha256 $Path) -eq ($digest -replace '-')
+    return (Get-Sha256 $Path) -eq (Get-TextSha256 $Text)
 }
 
 function Write-Given([string[]]$Files, $Values) {

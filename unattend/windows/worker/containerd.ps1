@@ -1,4 +1,4 @@
-# containerd as a service, with the CD's images. Settings: config.
+# containerd as a service, with the CD's images. Settings: config, environment.
 . (Join-Path $PSScriptRoot 'images.ps1')
 $settings = Read-Settings @($input)
 
@@ -47,6 +47,8 @@ Invoke-Step {
     if (-not "$($settings.config)".Trim()) { throw 'settings.config is empty: it must be the text of config.toml.' }
     $config = "$($settings.config)"
     if ($config -match '[^\x00-\x7f]') { throw 'settings.config has characters outside ASCII.' }
+    [string[]]$variables = @()
+    if ($settings.environment) { $variables = $settings.environment }
     $programs = Get-Listed 'programs'
     foreach ($name in @($programs.Keys)) {
         if ($name -notmatch '^(containerd.*|ctr|crictl|runhcs)\.exe$') { $programs.Remove($name) }
@@ -61,7 +63,8 @@ Invoke-Step {
     $service = Get-ServiceState 'containerd'
     $other = (Get-Text "$ContainerdFolder\config.toml") -cne $config -or
         (Get-ServiceCommand 'containerd') -cne $command
-    $changed = $stale.Count -gt 0 -or $service -eq 'absent' -or $other
+    $stray = (Get-ContainerdEnvironment) -cne ($variables -join "`n")
+    $changed = $stale.Count -gt 0 -or $service -eq 'absent' -or $other -or $stray
     $ran = @()
     if ($changed) { $ran = @(Stop-Running 'kube-proxy', 'kubelet', 'containerd') }
 
@@ -82,6 +85,7 @@ Invoke-Step {
         Invoke-Native "$ContainerdFolder\containerd.exe" $register | Out-Null
     }
     Set-NativeService 'containerd' 'Containerd' $command | Out-Null
+    if ($stray) { Set-ContainerdEnvironment $variables }
     if ((Get-ServiceState 'containerd') -ne 'running') {
         Start-Service -Name 'containerd'
         $changed = $true

@@ -38,6 +38,30 @@ function Set-NativeService([string]$Name, [string]$Display, [string]$Command, [s
     return $changed
 }
 
+# The variables of containerd's service that winlab has set, as lines NAME=VALUE. Others' are theirs
+function Get-ContainerdEnvironment {
+    if (-not (Test-Path -LiteralPath $EnvironmentMark) -or (Get-ServiceState 'containerd') -eq 'absent') { return '' }
+    return @((Get-ItemProperty -Path 'HKLM:\SYSTEM\CurrentControlSet\Services\containerd').Environment) -join "`n"
+}
+
+# A password may be in a variable: only SYSTEM and Administrators read the key from then on, and no cmdlet is given the
+# value. The service manager adds these variables to those of the system
+function Set-ContainerdEnvironment([string[]]$Lines) {
+    $key = 'SYSTEM\CurrentControlSet\Services\containerd'
+    if ($Lines.Count -eq 0) {
+        Remove-ItemProperty -Path "HKLM:\$key" -Name 'Environment' -Force -ErrorAction SilentlyContinue
+        Remove-Item -LiteralPath $EnvironmentMark -Force
+        return
+    }
+    Write-Text $EnvironmentMark 'set by winlab' | Out-Null
+    $acl = New-Object System.Security.AccessControl.RegistrySecurity
+    # that part alone: the others need privileges
+    $acl.SetSecurityDescriptorSddlForm($PrivateKey, 'Access')
+    Set-Acl -Path "HKLM:\$key" -AclObject $acl
+    [Microsoft.Win32.Registry]::SetValue(
+        "HKEY_LOCAL_MACHINE\$key", 'Environment', $Lines, [Microsoft.Win32.RegistryValueKind]::MultiString)
+}
+
 # Stops these services, in the given order; those that ran, in the order in which to start them again. All or none:
 # nobody else would start those again that a run which fails here had stopped
 function Stop-Running([string[]]$Names) {

@@ -34,6 +34,7 @@ Invoke-Step {
     foreach ($row in @($given.registry | Where-Object { $_ })) {
         $registry["$($row.key)\$($row.name)"] = Get-RegistryText $row.key $row.name
     }
+    $variables = Get-ContainerdEnvironment # which may hold a password
     # before the feature Containers is there, Windows has no such command
     $endpoints = @()
     if (Get-Command -Name 'Get-HnsEndpoint' -ErrorAction SilentlyContinue) {
@@ -50,6 +51,7 @@ Invoke-Step {
             service = Get-ServiceState 'containerd'
             sha256 = Get-Sha256 "$ContainerdFolder\containerd.exe"
             config_sha256 = Get-Sha256 "$ContainerdFolder\config.toml"
+            environment_sha256 = $(if ($variables) { Get-TextSha256 $variables } else { '' })
         }
         images_from = $(if (Test-Path -LiteralPath $Importing) { '' } else { "$(Get-Text $ImagesFrom)" })
         binaries = $binaries

@@ -195,11 +195,19 @@ class StoragePool:
         # made as raw: otherwise libvirt would write its own qcow2 header
         self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
 
-    def upload_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
+    def upload_base(
+        self,
+        name: str,
+        source: Path,
+        tell: Callable[[str, float | None], None],
+        accept: Callable[[str], None] = lambda _: None,
+    ) -> None:
         """Make a base volume, or wait for another winlab that is making it.
 
         libvirt refuses a second volume of the same name, so making the claim is the lock. A claim whose process is
         gone does not count.
+
+        :param accept: receives the SHA-256 of what was uploaded; if it raises an error, the volume is removed.
         """
         while not self.is_complete(name):
             with self._claimed(name, tell) as mine:
@@ -214,6 +222,11 @@ class StoragePool:
                 )
                 if self._claimant(name) != locks.signature():
                     continue  # someone deleted the claim, and may have replaced the volume
+                try:
+                    accept(digest)
+                except BaseException:
+                    self.delete(name)
+                    raise
                 flush()  # a power cut must not leave a marker of a volume that has holes
                 self._write(name + MARKER, _marker(size, digest))
 

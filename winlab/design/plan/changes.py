@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
+from winlab.design.spec.proxy import Proxy
 from winlab.design.spec.sizes import human
 
 Kind = Literal["added", "changed", "removed", "refused"]
@@ -159,6 +160,10 @@ def _network(told: _Collected, old: NetworkPlan, new: NetworkPlan) -> None:
         _decided_otherwise(told, "network", others, old, new)
     if old.resolvers != new.resolvers:
         told.add("changed", "network.dns", old.resolvers, new.resolvers, "nodes learn it when they renew their leases")
+    if old.proxy != new.proxy:
+        before, after = _proxy(old.proxy), _proxy(new.proxy)
+        after += " with another password" if before == after else ""
+        told.add("changed", "network.proxy", before, after, "the cluster's nodes get it, and containerd is restarted")
 
 
 def _cluster(told: _Collected, old: ClusterPlan, new: ClusterPlan) -> None:
@@ -282,6 +287,14 @@ def _described(node: NodePlan) -> str:
 def _settings(row: AddonPlan) -> str:
     versions = [f"{name} {version}" for name, version in row.versions.items()]
     return ", ".join([*versions, *(f"{name}={value}" for name, value in row.settings.items() if value is not None)])
+
+
+def _proxy(proxy: Proxy | None) -> str:
+    if proxy is None:
+        return "none"
+    shown = proxy.without_logins()
+    addresses = ", ".join(dict.fromkeys(filter(None, (shown.http, shown.https))))
+    return f"{addresses} except for {', '.join(shown.no_proxy)}" if shown.no_proxy else addresses
 
 
 def _usual(name: str, value: Any) -> Any:

@@ -91,6 +91,7 @@ def make(
             f"network.mtu {spec.network.mtu} is larger than the host's external bridge allows (1500).",
             cure="Leave it at 1500.",
         )
+    _check_proxy(spec, facts)
     if foreign is not None:
         _check_reach(spec, foreign, facts)
         if {pool.cluster for pool in spec.pools if pool.count} == {False}:
@@ -140,6 +141,7 @@ def make(
             router_external=outside[0],
             router_external_mac=addresses.router_mac(lab, spec.network.reach),
             reach=spec.network.reach,
+            proxy=spec.network.proxy if spec.network.proxy.secure else None,
         ),
         cluster=cluster,
         nodes=tuple(nodes),
@@ -201,20 +203,40 @@ def _check_reach(spec: Spec, foreign: ForeignCluster, facts: HostFacts) -> None:
 
     :raises UsageError: they may not; they would wait for it forever.
     """
-    try:
-        server = ipaddress.IPv4Address(foreign.external.rpartition(":")[0])
-    except ValueError:
-        return  # a name
-    if server not in facts.external_network:
-        return
-    need = "all" if str(server) == facts.external_gateway else "labs"
-    if spec.network.reach not in (need, "all"):
+    server = foreign.external.rpartition(":")[0]
+    if need := _lacking_reach(server, spec, facts):
         also = "" if need == "all" else " The lab that it is in needs the same."
         raise UsageError(
             f"The workers would not reach the cluster's API server at {server}.",
             why=f"It is on this host, and network.reach is '{spec.network.reach}'.",
             cure=f"Say --set network.reach={need}.{also}",
         )
+
+
+def _check_proxy(spec: Spec, facts: HostFacts) -> None:
+    """Check that nodes may reach a proxy that is on this host.
+
+    :raises UsageError: they may not.
+    """
+    for host in spec.network.proxy.hosts:
+        if need := _lacking_reach(host, spec, facts):
+            raise UsageError(
+                f"The nodes would not reach their proxy at {host}.",
+                why=f"It is on this host, and network.reach is '{spec.network.reach}'.",
+                cure=f"Say --set network.reach={need}.",
+            )
+
+
+def _lacking_reach(host: str, spec: Spec, facts: HostFacts) -> str:
+    """The network.reach that nodes need for a server on this host or in another lab; empty if they have it."""
+    try:
+        server = ipaddress.IPv4Address(host)
+    except ValueError:
+        return ""  # a name
+    if server not in facts.external_network:
+        return ""
+    need = "all" if str(server) == facts.external_gateway else "labs"
+    return "" if spec.network.reach in (need, "all") else need
 
 
 def _worker(row: Pool, place: Place, stock: Stock) -> NodePlan:

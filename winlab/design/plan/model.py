@@ -20,6 +20,7 @@ from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
+from winlab.design.spec.proxy import Proxy
 from winlab.design.system import LINUX, WINDOWS, System
 from winlab.errors import NotFoundError
 
@@ -284,7 +285,7 @@ class NetworkPlan(_Model):
     """The lab's switch and router, and the router's external side.
 
     ``reach`` is what nodes reach besides their lab and the internet: with ``labs`` other labs that have it, too, with
-    ``all`` also this host.
+    ``all`` also this host. ``proxy`` is how they reach the internet, if not directly.
     """
 
     switch: str
@@ -301,11 +302,16 @@ class NetworkPlan(_Model):
     router_external: str
     router_external_mac: str
     reach: Literal["internet", "labs", "all"] = "internet"
+    proxy: Proxy | None = None
 
     def lasting(self) -> dict[str, Any]:
         """What identifies the network while its lab exists. The default reach is left out: older labs have none."""
         usual = {"reach"} if self.reach == "internet" else set()
-        return self.model_dump(mode="json", exclude={"resolvers", *usual})
+        return self.model_dump(mode="json", exclude={"resolvers", "proxy", *usual})
+
+    def without_secrets(self) -> NetworkPlan:
+        """The network with a placeholder for the name and password of its proxy."""
+        return self if self.proxy is None else self.model_copy(update={"proxy": self.proxy.without_logins()})
 
 
 class Plan(_Model):
@@ -411,9 +417,10 @@ class Plan(_Model):
         return (name, address) if name != address else None
 
     def without_secrets(self) -> Plan:
-        """The plan without secrets: placeholders for product keys."""
+        """The plan without secrets: placeholders for product keys and for the proxy's name and password."""
         return self.model_copy(
             update={
+                "network": self.network.without_secrets(),
                 "nodes": tuple(node.without_secrets() for node in self.nodes),
                 "builders": tuple(builder.without_secrets() for builder in self.builders),
             }

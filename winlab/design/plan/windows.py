@@ -41,7 +41,7 @@ def _windows(row: Pool, recipe: Recipe, name: str, stock: Stock) -> WindowsPlan:
     evaluation = recipe.evaluations[0].sha256 if recipe.evaluations else None
     return WindowsPlan(
         computer_name=name.upper(),
-        image_name=image_name(recipe, row.edition),
+        image_name=row.image or image_name(recipe, row.edition),
         product_key=row.product_key,
         time_zone=row.time_zone,
         language=row.language,

@@ -14,7 +14,7 @@ from lxml import etree
 from winlab import data
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
-from winlab.design.render import answer_limits
+from winlab.design.render import answer_limits, proxy
 from winlab.design.render.templates import Expand, for_own, for_xml
 from winlab.errors import UsageError
 
@@ -48,6 +48,7 @@ def values(node: WindowsNode, administrator_password: str) -> dict[str, object]:
         "locale_name": windows.locale,
         "keyboard": windows.keyboard,
         "image_name": windows.image_name,
+        "image_key": "/IMAGE/INDEX" if windows.image_name.isdecimal() else "/IMAGE/NAME",
         "product_key": windows.product_key,
         "computer_name": windows.computer_name,
         "time_zone": windows.time_zone,
@@ -114,6 +115,7 @@ def answer_files(plan: Plan, node: WindowsNode, credentials: Credentials, expand
         "node": node.name,
         "mtu": plan.network.mtu,
         "pfx_password": identity.pfx_password,
+        **({"proxy": given} if (given := proxy.winhttp(plan)) else {}),
     }
     answers = answer_xml(node, credentials.administrator_password, expand).encode()
     # after sysprep the name Unattend.xml counts (Microsoft, Windows Setup Automation Overview); some take the other

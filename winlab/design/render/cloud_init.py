@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.render import proxy
 from winlab.design.render.templates import for_yaml
 
 SEED_LABEL = "cidata"
 
 
-def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str, bytes]:
+def seed_files(plan: Plan, node: LinuxNode, credentials: Credentials) -> dict[str, bytes]:
     """The files of the node's seed volume (labelled ``cidata``), by name."""
     user_data = (
         for_yaml("linux")
@@ -26,6 +27,8 @@ def seed_files(plan: Plan, node: NodePlan, credentials: Credentials) -> dict[str
             credentials=credentials,
             identity=credentials.nodes[node.name],
             emulated=plan.hypervisors[node.hypervisor].accelerator != "kvm",
+            # a node of the cluster gets them, and later changes, from the step that prepares it
+            files={} if node.is_member else proxy.login_files(plan, node),
         )
     )
     meta_data = {"instance-id": plan.instance(node), "local-hostname": node.name}

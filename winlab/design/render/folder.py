@@ -23,6 +23,7 @@ def files(plan: Plan, expand: Expand) -> dict[str, bytes]:
     :param expand: makes the texts of users' own templates.
     :raises UsageError: such a template can't be used.
     """
+    plan = plan.without_secrets()
     return {**_machines(plan, expand), **kubernetes.files(plan)}
 
 
@@ -34,7 +35,7 @@ def _machines(plan: Plan, expand: Expand) -> dict[str, bytes]:
         contents[f"{node.name}/domain.xml"] = domain.domain_xml(
             plan, node, masked.nodes[node.name].vnc_password
         ).encode()
-        given = systems.of(plan, node.without_secrets())
+        given = systems.of(plan, node)
         inner = given.first_boot(masked, expand).items()
         contents.update({f"{node.name}/{given.folder}/{name}": content for name, content in inner})
     for row in plan.addons:

@@ -12,7 +12,7 @@ from winlab.design.plan import node_files, required
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import LinuxNode, Plan
-from winlab.design.render import cloud_init
+from winlab.design.render import cloud_init, proxy
 from winlab.design.render.nodes import NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand
 
@@ -35,6 +35,7 @@ class LinuxFiles(NodeFiles):
         plan, distribution = self._plan, self._plan.cluster.distribution
         texts = distribution.linux_files(cluster(plan), member(plan, self._node))
         own = {path: contract.NodeFile(text) for path, text in texts.items()}
+        own |= proxy.containerd_files(plan) | proxy.login_files(plan, self._node)
         more = node_files.given(plan.addons, plan, self._node).files
         return contract.Prepare(
             files=own | {file.path: contract.NodeFile(file.text, file.mode, file.owner) for file in more},

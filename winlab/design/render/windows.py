@@ -13,6 +13,7 @@ from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan, WindowsNode
 from winlab.design.render import answer, kube_proxy
+from winlab.design.render import proxy as proxies
 from winlab.design.render.nodes import NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand
 from winlab.design.system import WINDOWS
@@ -40,7 +41,9 @@ class WindowsFiles(NodeFiles):
 
     def containerd(self) -> contract.Containerd:
         """containerd, as a service."""
-        return contract.Containerd(config=containerd.config(self._plan.cluster.versions, WINDOWS))
+        variables = [f"{name}={value}" for name, value in proxies.environment(self._plan).items()]
+        config = containerd.config(self._plan.cluster.versions, WINDOWS)
+        return contract.Containerd(config=config, environment=variables)
 
     def configure(self) -> contract.Configure:
         """The files and registry values of add-ons."""

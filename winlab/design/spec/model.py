@@ -16,6 +16,7 @@ from winlab.design.spec import addon_pools, networks, paths
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import changed, load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
+from winlab.design.spec.proxy import Proxy
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require, system
 
@@ -107,6 +108,7 @@ class Network(Model):
         otherwise="chosen by the lab's name",
         example=3,
     )
+    proxy: Proxy = Proxy()
 
     @field_validator("cidr")
     @classmethod

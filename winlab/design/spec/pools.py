@@ -74,6 +74,16 @@ class Pool(Model):
         systems=WINDOWS,
         example="standard-desktop",
     )
+    image: str | None = option(
+        None,
+        "The image on the medium by its name or number, as 'winlab iso inspect' shows them, instead of an edition",
+        systems=WINDOWS,
+        otherwise="the one of the edition",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\x00-\x1f]+$",
+        example="Our Server 2022",
+    )
     media: Path | None = option(
         None,
         "A Windows Server ISO of your own; it is never changed",
@@ -200,6 +210,11 @@ class Pool(Model):
     def _known(cls, value: str) -> str:
         system(value)
         return value
+
+    @field_validator("image", mode="before")
+    @classmethod
+    def _by_number(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
     @field_validator("product_key")
     @classmethod

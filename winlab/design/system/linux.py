@@ -27,6 +27,7 @@ LINUX = System(
             *(
                 "/etc/cni",
                 "/etc/containerd/config.toml",
+                "/etc/containerd/proxy.env",
                 "/etc/crictl.yaml",
                 "/etc/kubernetes",
                 "/opt/cni",
@@ -34,7 +35,8 @@ LINUX = System(
             ),
             *("/etc/systemd/system/containerd.service", "/etc/systemd/system/kubelet.service"),
             *("/etc/modules-load.d/winlab.conf", "/etc/sysctl.d/90-winlab.conf"),
-            "/etc/systemd/networkd.conf.d/90-winlab.conf",
+            *("/etc/systemd/system/containerd.service.d/winlab-proxy.conf", "/etc/apt/apt.conf.d/90winlab-proxy"),
+            *("/etc/systemd/networkd.conf.d/90-winlab.conf", "/etc/profile.d/winlab-proxy.sh"),
             *("/etc/systemd/system/winlab-routes.service", "/etc/systemd/system/winlab-masquerade.service"),
             "/etc/systemd/system/winlab-faults.service",
             *("/var/lib/cni", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/lib/winlab"),

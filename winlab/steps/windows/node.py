@@ -237,10 +237,17 @@ class _Worker:
         return facts.containers_feature == "installed" and whole and not facts.restart_pending
 
     def containerd(self, there: NodeScripts, progress: Progress) -> None:
-        self.do(there, self.files.containerd(), progress)
+        call = self.files.containerd()
+        if call.environment and self.facts(there).containerd.environment_sha256 is None:
+            raise GuestError(
+                f"'{self.node.name}' can't be given the proxy of network.proxy.",
+                why="The scripts on its payload CD are of an earlier winlab, which had none.",
+                cure=f"Make the node again with 'winlab node rebuild {self.node.name}', or leave network.proxy out.",
+            )
+        self.do(there, call, progress)
 
     def has_containerd(self, facts: WindowsFacts) -> bool:
-        service, same = facts.containerd, self.has_config(facts)
+        service, same = facts.containerd, self.has_config(facts) and self.has_environment(facts)
         imported = facts.images_from is None or facts.images_from == facts.cd
         return service.service == "running" and bool(service.sha256) and same and imported and not _outdated(facts)
 
@@ -248,6 +255,11 @@ class _Worker:
         """Whether containerd's configuration is as rendered."""
         there, wanted = facts.containerd.config_sha256, self.files.containerd().config
         return pod_network.same_files({"config": there}, {"config": wanted})
+
+    def has_environment(self, facts: WindowsFacts) -> bool:
+        """Whether containerd's service has the variables that winlab gives it, and no earlier ones of winlab."""
+        there, wanted = facts.containerd.environment_sha256, "\n".join(self.files.containerd().environment)
+        return (there or "") == (hashlib.sha256(wanted.encode()).hexdigest() if wanted else "")
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
         self.do(there, contract.Binaries(), progress)
@@ -281,6 +293,8 @@ class _Worker:
         rows: dict[str, Kind] = dict.fromkeys(self.unconfigured(facts), CONFIGURED)
         if not self.has_config(facts):
             rows[CONFIG] = CONTAINERD
+        if not self.has_environment(facts):
+            rows["containerd's proxy"] = CONTAINERD
         return rows
 
     def kubelet(self, there: NodeScripts, progress: Progress) -> None:

@@ -151,7 +151,14 @@ def verify(image: CachedImage, progress: Progress) -> None:
 
     :raises TransferError: it has changed since it came into the cache.
     """
-    sha256 = files.sha256(image.path, progress)
+    compare(image, files.sha256(image.path, progress))
+
+
+def compare(image: CachedImage, sha256: str) -> None:
+    """As :func:`verify`, for an image that was read anyway.
+
+    :param sha256: of its whole content.
+    """
     if sha256 != image.sha256:
         raise TransferError(
             f"The image '{image.recipe.name}' in the cache has changed since it came there.",
@@ -169,6 +176,17 @@ def verify_file(path: Path, progress: Progress) -> None:
     for image in entries():
         if image.path == path:
             verify(image, progress)
+
+
+def comparing(path: Path) -> Callable[[str], None]:
+    """As :func:`verify_file`, for a file that is read anyway: what to call with the SHA-256 of its whole content."""
+
+    def accept(sha256: str) -> None:
+        for image in entries():
+            if image.path == path:
+                compare(image, sha256)
+
+    return accept
 
 
 def unfinished(name: str, file: str) -> Path:

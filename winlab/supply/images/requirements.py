@@ -14,6 +14,7 @@ from winlab.design.render import answer as windows_files
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import expansion, windows_media
 from winlab.supply.media import drivers, extras, inspection
+from winlab.supply.media.inspection import Inspection
 from winlab.supply.media.wim import WimImage
 
 FAMILIES = {"ServerStandard": "standard", "ServerDatacenter": "datacenter"}  # by EDITIONID without "Eval"
@@ -141,14 +142,15 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
             why="Windows Setup takes the first Autounattend.xml that it finds, which may be either.",
             cure="Take Microsoft's own ISO; what you want to answer yourself goes into workers.template.",
         )
-    chosen = next((image for image in report.images if image.name == node.windows.image_name), None)
+    chosen = report.image(node.windows.image_name)
     if chosen is None:
         raise UsageError(
             f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
             why="It has: " + ", ".join(f"'{image.name}'" for image in report.images),
-            cure="Choose with --os and --set workers.edition what the medium has, or take another ISO.",
+            cure="Choose with --os and --set workers.edition what the medium has, name one of these with --set "
+            "workers.image=..., or take another ISO.",
         )
-    _check_key(node, medium, chosen, report.channel)
+    _check_key(node, medium, chosen, report)
     languages = [one for one in (chosen.language, *chosen.languages) if one]
     if languages and node.windows.language.lower() not in [one.lower() for one in languages]:
         raise UsageError(
@@ -160,27 +162,33 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
 
 
 def with_key(node: WindowsNode, medium: Path) -> WindowsNode:
-    """The node with the product key for Setup: the user's own, or on volume media Microsoft's public client setup key.
+    """The node with the product key for Setup: the user's own, the medium's, or Microsoft's public client setup key.
 
-    Beside an answer file Setup ignores the EI.cfg that makes a medium one of volume licences
+    The medium's is in its PID.txt; volume media get the public one. Beside an answer file Setup ignores the EI.cfg that
+    makes a medium one of volume licences
     (https://learn.microsoft.com/windows-hardware/manufacture/desktop/windows-setup-edition-configuration-and-product-id-files--eicfg-and-pidtxt).
     """
     if node.windows.product_key is not None:
         return node
     report = inspection.inspect(medium)
-    chosen = next((image for image in report.images if image.name == node.windows.image_name), None)
-    if report.channel != "volume" or chosen is None or chosen.is_evaluation:
+    chosen = report.image(node.windows.image_name)
+    if chosen is None or chosen.is_evaluation:
+        return node
+    if report.product_key is not None:
+        return node.changed(product_key=report.product_key)
+    if report.channel != "volume":
         return node
     key = recipes.get(node.image).setup_keys.get(FAMILIES.get(chosen.edition, ""))
     return node.changed(product_key=key)
 
 
-def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, channel: str | None) -> None:
+def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, report: Inspection) -> None:
     """Check the product key: on an error Setup would wait for an answer on the screen.
 
     :raises UsageError: the key does not fit the medium.
     """
-    key, recipe = node.windows.product_key, recipes.get(node.image)
+    recipe = recipes.get(node.image)
+    key = node.windows.product_key or (None if chosen.is_evaluation else report.product_key)
     family = FAMILIES.get(chosen.edition.removesuffix("Eval"))
     published = recipe.setup_keys.get(family) if family else None
     if chosen.is_evaluation:
@@ -189,7 +197,7 @@ def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, channel: str |
                 f"'{medium}' is an evaluation, which takes no product key.",
                 cure="Leave workers.product_key out; or take volume licence media.",
             )
-    elif key is None and channel != "volume":
+    elif key is None and report.channel != "volume":
         hint = f" Microsoft's public client setup key for this edition, for use with a KMS, is {published}."
         raise UsageError(
             f"'{medium}' is not an evaluation: Setup asks for a product key.",

@@ -6,6 +6,7 @@ All problems are reported at once, each with a cure; the report also lists what 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import pycdlib
 from pycdlib.pycdlibexception import PyCdlibException
 
 from winlab import files
-from winlab.design.catalog import recipes
+from winlab.design.catalog import recipes, versions
 from winlab.errors import UsageError
 from winlab.events import Progress
 from winlab.supply import disk_format
@@ -29,7 +30,8 @@ PROMPTS = (f"{BOOT}/efisys.bin", f"{BOOT}/cdboot.efi", "/boot/bootfix.bin")
 NO_PROMPTS = (f"{BOOT}/efisys_noprompt.bin", f"{BOOT}/cdboot_noprompt.efi")
 MOST_FILES = 200_000  # Microsoft's media have a thousand
 DEEPEST = 64  # folders within each other
-CHANNEL = "/sources/ei.cfg"
+CHANNEL, KEY = "/sources/ei.cfg", "/sources/pid.txt"
+PRODUCT_KEY = re.compile(r"value\s*=\s*([0-9a-z]{5}(?:-[0-9a-z]{5}){4})")
 AGAIN = "Download the ISO again and compare its SHA-256."
 
 
@@ -65,6 +67,7 @@ class Inspection:
         None  # whether UEFI asks for a key press before it boots the medium; None: UEFI can't boot it
     )
     channel: str | None = None  # of ei.cfg: eval, volume, retail ...
+    product_key: str | None = field(default=None, repr=False)  # of PID.txt; in no report
     images: list[WimImage] = field(default_factory=list)
     setup: list[WimImage] = field(default_factory=list)  # of boot.wim
     virtio: list[str] = field(default_factory=list)  # drivers that its Windows PE has, if that was asked for
@@ -72,9 +75,16 @@ class Inspection:
 
     @property
     def releases(self) -> list[str]:
-        """The releases of Windows Server that its images are: ``2022``."""
+        """The releases of Windows Server that its images are, by their names or their builds: ``2022``."""
         known = dict.fromkeys(release for name in recipes.names() if (release := recipes.get(name).windows))
-        return [one for one in known if any(f"Server {one}" in image.name for image in self.images)]
+        builds = {rules.build: release for release, rules in versions.load().windows.items()}
+
+        def release_of(image: WimImage) -> str | None:
+            named = next((one for one in known if f"Server {one}" in image.name), None)
+            return named or (builds.get(image.build) if image.is_server and image.build else None)
+
+        found = set(map(release_of, self.images))
+        return [one for one in known if one in found]
 
     @property
     def release(self) -> str | None:
@@ -95,6 +105,12 @@ class Inspection:
     def boot_programs(self) -> dict[str, bool]:
         """Whether it has each of the programs that ask for a key or don't, by their paths."""
         return {path: self.has(path) for path in (*PROMPTS, *NO_PROMPTS)}
+
+    def image(self, wanted: str) -> WimImage | None:
+        """The image with this name or, if that is a number, with this index; None if there is none."""
+        if wanted.isdecimal():
+            return next((image for image in self.images if image.index == int(wanted)), None)
+        return next((image for image in self.images if image.name == wanted), None)
 
     def require_usable(self) -> None:
         """Check that winlab can install from it.
@@ -192,7 +208,7 @@ def _walk(iso: pycdlib.PyCdlib, folder: str, depth: int = 0) -> Iterator[MediumF
 
 
 def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
-    """The WIMs and ei.cfg."""
+    """The WIMs, ei.cfg and PID.txt."""
     for what, images in (("/sources/install.wim", report.images), ("/sources/boot.wim", report.setup)):
         real = next((entry.path for entry in report.files if entry.path.lower() == what), None)
         if real is None:
@@ -207,23 +223,28 @@ def _read(iso: pycdlib.PyCdlib, report: Inspection) -> None:
             report.problems.append(Finding(" ".join(filter(None, (error.what, error.why))), error.cure or AGAIN))
         except (PyCdlibException, OSError) as error:
             report.problems.append(Finding(f"'{what}' can't be read: {error}", AGAIN))
-    real = next((entry.path for entry in report.files if entry.path.lower() == CHANNEL), None)
-    if real is not None:
-        with iso.open_file_from_iso(udf_path=real) as file:
-            report.channel = _channel(file.read(4096))
+    settings: dict[str, list[str]] = {}
+    for entry in report.files:
+        if entry.path.lower() in (CHANNEL, KEY):
+            with iso.open_file_from_iso(udf_path=entry.path) as file:
+                settings |= _settings(file.read(4096))
+    report.channel = next(iter(settings.get("[channel]", [])), None)
+    keys = filter(None, map(PRODUCT_KEY.fullmatch, settings.get("[pid]", [])))
+    report.product_key = next((found[1].upper() for found in keys), None)
 
 
-def _channel(content: bytes) -> str | None:
-    """The channel in an ei.cfg, read as Windows reads INI files: in any case, with comments and blank lines."""
+def _settings(content: bytes) -> dict[str, list[str]]:
+    """The lines of an INI file by section, in small letters, without comments and blank lines, as Windows reads it."""
     wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     lines = content.decode("utf-16" if wide else "utf-8-sig", "replace").splitlines()
+    found: dict[str, list[str]] = {}
     section = ""
     for line in filter(None, (line.partition(";")[0].strip().lower() for line in lines)):
         if line.startswith("["):
             section = line
-        elif section == "[channel]":
-            return line
-    return None
+        else:
+            found.setdefault(section, []).append(line)
+    return found
 
 
 def _boot(report: Inspection) -> None:

@@ -32,7 +32,7 @@ SECONDS = 60.0
 
 
 def of(medium: Path, image: str | None = None) -> frozenset[str]:
-    """The drivers that the medium's Windows PE has, and the image to install, too, if its NAME is given.
+    """The drivers that the medium's Windows PE has, and the image to install, too, if its name or number is given.
 
     Empty as well where it can't be found out: without wimlib-imagex, or because the medium is odd.
 
@@ -40,7 +40,8 @@ def of(medium: Path, image: str | None = None) -> frozenset[str]:
     """
     report = inspection.inspect(medium)
     wanted = [("/sources/boot.wim", report.setup[-1].index)] if report.setup else []
-    wanted += [("/sources/install.wim", one.index) for one in report.images if one.name == image]
+    if image is not None and (chosen := report.image(image)) is not None:
+        wanted.append(("/sources/install.wim", chosen.index))
     if len(wanted) < (1 if image is None else 2) or which(PROGRAM) is None:
         return frozenset()
     found = []

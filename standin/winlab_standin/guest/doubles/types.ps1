@@ -103,11 +103,38 @@ class LsaDouble {
         return 3221225524
     }
 }
+
+# Access lists of keys
+[NoRunspaceAffinity()]
+class KeySecurityDouble {
+    [string]$Sddl
+    [void] SetSecurityDescriptorSddlForm([string]$Text, [string]$Part) {
+        if ($Part -ne 'Access') { throw 'Attempted to perform an unauthorized operation.' }
+        $made = [Winlab.Doubles.DirectorySecurity]::new()
+        $made.SetSecurityDescriptorSddlForm($Text)
+        $this.Sddl = $made.Sddl
+    }
+}
+
+# The registry's keys are the engine's own
+[NoRunspaceAffinity()]
+class RegistryDouble {
+    static [object]$LocalMachine = [Winlab.Doubles.Registry]::LocalMachine
+    static [void] SetValue([string]$Key, [string]$Name, [object]$Value, [Microsoft.Win32.RegistryValueKind]$Kind) {
+        $short = $Key -replace '^HKEY_LOCAL_MACHINE', 'HKLM'
+        [Winlab.Doubles.Store]::Make($short)
+        $all = [Winlab.Doubles.Store]::Load()
+        $all[$short][$Name] = $Value
+        [Winlab.Doubles.Store]::Save($all)
+    }
+}
 $global:TypeDoubles = @{
     'Winlab.Hns' = [HnsDouble]
     'Winlab.Lsa' = [LsaDouble]
+    'Microsoft.Win32.Registry' = [RegistryDouble]
     'System.IO.File' = [FileDouble]
     'System.IO.Directory' = [DirectoryDouble]
     'System.IO.DriveInfo' = [DriveDouble]
     'System.IO.Ports.SerialPort' = [SerialDouble]
+    'System.Security.AccessControl.RegistrySecurity' = [KeySecurityDouble]
 }

@@ -17,7 +17,7 @@ from lxml import etree
 from winlab import locks, stopping
 from winlab.adapters.vm import volumes
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
-from winlab.errors import ConflictError
+from winlab.errors import ConflictError, TransferError
 
 NAME = "base-x-1.iso"
 
@@ -188,6 +188,22 @@ def test_a_marker_says_size_and_digest(pool: StoragePool, host: Host, source: Pa
     assert sorted(host.volumes) == [NAME, NAME + MARKER]
     upload(pool, source)
     assert host.log.count(NAME) == 1
+
+
+def test_content_that_is_not_accepted_stays_nowhere(pool: StoragePool, host: Host, source: Path) -> None:
+    """An image is compared while it is uploaded: reading it twice takes as long as uploading it."""
+    asked: list[str] = []
+
+    def refuse(sha256: str) -> None:
+        asked.append(sha256)
+        raise TransferError("it has changed")
+
+    with pytest.raises(TransferError, match="it has changed"):
+        pool.upload_base(NAME, source, lambda *_: None, refuse)
+    assert host.volumes == {}
+    pool.upload_base(NAME, source, lambda *_: None, asked.append)
+    assert asked == [hashlib.sha256(source.read_bytes()).hexdigest()] * 2
+    assert pool.is_complete(NAME)
 
 
 def test_a_truncated_volume_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:

@@ -56,6 +56,17 @@ def test_answer_files_pass_the_checker(system: str, firmware: str, tmp_path: Pat
             assert unattend_check.main(["--strict", *about, *medium, str(path)]) == 0, (node.name, edition, bus, key)
 
 
+@pytest.mark.parametrize(
+    ("image", "key", "value"), [("Our <Server> 2022", "/IMAGE/NAME", "Our <Server> 2022"), ("4", "/IMAGE/INDEX", "4")]
+)
+def test_an_image_by_its_name_or_number(image: str, key: str, value: str) -> None:
+    (builder,) = plans.make(plans.KVM, "1-1-1", f"workers.image={image}").builders
+    node = builder.windows_nodes()[0]
+    root = etree.fromstring(answer.answer_xml(node, NASTY, expand).encode())
+    (chosen,) = root.iterfind(".//u:InstallFrom/u:MetaData", NS)
+    assert (chosen.findtext("u:Key", namespaces=NS), chosen.findtext("u:Value", namespaces=NS)) == (key, value)
+
+
 def own_template(folder: Path, text: str) -> NodePlan:
     template = folder / "Autounattend.xml.j2"
     template.write_text(text)

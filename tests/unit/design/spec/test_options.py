@@ -111,7 +111,7 @@ def test_the_schema_knows_every_field_with_its_meaning() -> None:
 
 def test_sections_and_fields_are_found() -> None:
     assert [row.path for row in options.find(Spec, "workers.cpus")] == ["workers.cpus"]
-    assert {row.section for row in options.find(Spec, "network")} == {"network"}
+    assert {row.section for row in options.find(Spec, "network")} == {"network", "network.proxy"}
     assert options.find(Spec, "") == options.options(Spec)
     with pytest.raises(UsageError) as caught:
         options.find(Spec, "workers.cpu")

@@ -17,6 +17,7 @@ import pytest
 from clones import REHEARSAL, keep, make
 from isos import make_server_medium
 
+from winlab import files
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Download, Recipe
 from winlab.errors import ConflictError, HostError, TransferError, UsageError, WinlabError
@@ -222,8 +223,12 @@ def test_an_image_that_has_changed_in_the_cache_is_named(tmp_path: Path) -> None
         supplies.verify_images()
     assert "winlab image rm" in caught.value.cure
     with pytest.raises(TransferError):
-        cache.verify_file(brought.image.path, Quiet())  # before it goes into the pool
+        cache.verify_file(brought.image.path, Quiet())
     cache.verify_file(tmp_path / "x.tar", Quiet())  # a file of the user's own
+    with pytest.raises(TransferError, match="has changed"):
+        cache.comparing(brought.image.path)(files.sha256(brought.image.path))  # as it goes into the pool
+    cache.comparing(brought.image.path)(brought.image.sha256)
+    cache.comparing(tmp_path / "x.tar")("0" * 64)
 
 
 def test_an_image_that_has_changed_in_the_cache_is_not_silently_imported_again(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from winlab.design.catalog import recipes
 from winlab.design.plan.model import NodePlan
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import requirements
+from winlab.supply.media import inspection
 
 NAME = "Windows Server 2022 SERVERDATACENTERCORE"
 KEY = "AAAAA-BBBBB-CCCCC-DDDDD-EEEEE"
+OWN = "BBBBB-BBBBB-CCCCC-DDDDD-EEEEE"
 STANDARD, DATACENTER = (recipes.get("windows-2022").setup_keys[name] for name in ("standard", "datacenter"))
 
 
@@ -64,6 +66,48 @@ def test_the_key_that_setup_gets(tmp_path: Path, edition: str, channel: bytes, g
     found = requirements.with_key(node(*changes), medium(tmp_path, edition=edition, channel=channel))
     assert found.windows is not None
     assert found.windows.product_key == gets
+
+
+PID = f"; as Setup reads it\r\n[PID]\r\nValue = {KEY.lower()}\r\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("edition", "content", "given", "gets"),
+    [
+        ("ServerDatacenter", PID, None, KEY),
+        ("ServerDatacenter", PID.decode().encode("utf-16"), None, KEY),
+        ("ServerDatacenter", PID, OWN, OWN),
+        ("ServerDatacenterEval", PID, None, None),
+    ],
+)
+def test_the_key_of_the_medium(tmp_path: Path, edition: str, content: bytes, given: str | None, gets: str) -> None:
+    wim = make_wim([NAME], edition=edition, language="en-US")
+    path = make_server_medium(tmp_path / "w.iso", wim=wim, files={"boot.wim": BOOT, "PID.txt": content})
+    wanted = node(*([f"workers.product_key={given}"] if given else []))
+    requirements.check_medium(wanted, path)
+    found = requirements.with_key(wanted, path)
+    assert found.windows is not None
+    assert found.windows.product_key == gets
+    assert KEY not in str(inspection.inspect(path))
+    assert KEY not in str(inspection.inspect(path).facts(tree=True))
+
+
+def test_a_medium_s_key_may_be_for_another_edition(tmp_path: Path) -> None:
+    wim = make_wim([NAME], edition="ServerDatacenter", language="en-US")
+    files = {"boot.wim": BOOT, "PID.txt": f"[PID]\nValue={STANDARD}\n".encode()}
+    with pytest.raises(UsageError, match="key is for standard"):
+        requirements.check_medium(node(), make_server_medium(tmp_path / "w.iso", wim=wim, files=files))
+
+
+@pytest.mark.parametrize(("chosen", "edition"), [("Our Server", "ServerStandardEval"), ("2", "ServerStandardEval")])
+def test_an_image_by_its_name_or_number(tmp_path: Path, chosen: str, edition: str) -> None:
+    wim = make_wim(["First", "Our Server"], edition=edition, language="en-US")
+    path = make_server_medium(tmp_path / "w.iso", wim=wim)
+    assert inspection.inspect(path).releases == ["2022"]
+    assert requirements.check_medium(node(f"workers.image={chosen}"), path).index == 2
+    with pytest.raises(UsageError, match="has no image named 'Windows Server 2022") as caught:
+        requirements.check_medium(node(), path)
+    assert "workers.image" in caught.value.cure
 
 
 @pytest.mark.parametrize(

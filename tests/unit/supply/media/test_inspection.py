@@ -49,7 +49,7 @@ def test_the_sha256_identifies_known_media(tmp_path: Path, monkeypatch: pytest.M
         ({"wim": None, "files": {"install.esd": b"x"}}, "install.esd"),
         ({"wim": None, "files": {"install.swm": b"x", "install2.swm": b"x"}}, "split into .swm parts"),
         ({"wim": make_wim(["Windows 11 Pro"], edition="Professional", kind="Client")}, "a client, not Windows Server"),
-        ({"wim": make_wim(["Windows Server 2016 SERVERSTANDARD"])}, "does not know this release"),
+        ({"wim": make_wim(["Windows Server 2016 SERVERSTANDARD"], build=14393)}, "does not know this release"),
         ({"wim": make_wim([SERVER], arch=12)}, "for arm64 processors"),
         ({"wim": make_wim([SERVER], parts=2)}, "split WIM"),
         ({"wim": b"<html>"}, "not a WIM"),

@@ -27,7 +27,7 @@ from winlab.design import system
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.errors import HostError, NotFoundError, TransferError, UsageError
 from winlab.events import Progress
-from winlab.supply import http_client
+from winlab.supply import http_client, logins
 from winlab.supply.artifacts import web
 from winlab.supply.artifacts.oci import layout
 from winlab.supply.download import RETRY_STATUS, check_space
@@ -301,7 +301,7 @@ class _Pull:
             headers["Accept"] = accept
         if self.token and web.same_origin(url, self.url):  # a manifest may name layers on any host
             headers["Authorization"] = f"Bearer {self.token}"
-        extensions = dict(web.COMPARED) if compared else {}
+        extensions = {logins.FOR: httpx.URL(self.url).host} | (web.COMPARED if compared else {})
         return self.client.send(
             self.client.build_request("GET", url, headers=headers, extensions=extensions), stream=True
         )
@@ -312,7 +312,7 @@ class _Pull:
             return NotFoundError(f"{host} has no {self.image}.", why=f"{url} was not found (404).")
         return TransferError(
             f"{host} refuses {self.image}: {response.status_code} {response.reason_phrase}.",
-            why="winlab sends no user name and password." if response.status_code in (401, 403) else "",
+            why=logins.explained(httpx.URL(url)) if response.status_code in (401, 403) else "",
             cure="Use another source of artifacts: a mirror, a bundle, or a build.",
         )
 
@@ -331,7 +331,11 @@ class _Pull:
         wanted = {"scope": words.get("scope") or f"repository:{self.name}:pull"}
         if "service" in words:
             wanted["service"] = words["service"]
-        with self.client.stream("GET", realm, params=wanted) as answer:
+        # it gives everyone a token, for public images alone: so it is not waited for until it asks
+        place, own = httpx.URL(realm), httpx.URL(self.url).host
+        login = logins.header(place) if logins.is_related(place.host, own) else None
+        headers, extensions = {"Authorization": login} if login else {}, {logins.FOR: own}
+        with self.client.stream("GET", realm, params=wanted, headers=headers, extensions=extensions) as answer:
             text = bytearray()
             for block in answer.iter_bytes():
                 text += block
@@ -348,7 +352,7 @@ class _Pull:
             raise TransferError(
                 f"{urlsplit(self.url).netloc} issued no token for {self.image}.",
                 why=f"{urlsplit(realm).netloc} answered {answer.status_code} {answer.reason_phrase}.",
-                cure="Private images can't be pulled; use another source of artifacts.",
+                cure="A private image needs a name and password in ~/.netrc (docs/images.md).",
             ) from error
 
 
