@@ -57,10 +57,11 @@ def timeline(
     lab: LabName = settings.DEFAULT_LAB,
     run: Run = "last",
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write one self-contained HTML page.", metavar="FILE")
+        Path | None, typer.Option("--html", help="Write one self-contained HTML page; '-': print it.", metavar="FILE")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Write a trace file that Perfetto opens.", metavar="FILE")
+        Path | None,
+        typer.Option("--trace", help="Write a trace file that Perfetto opens; '-': print it.", metavar="FILE"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:

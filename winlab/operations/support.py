@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import io
 import json
-import os
 import re
 import shutil
 import tarfile
@@ -65,7 +64,7 @@ def collect(
 ) -> Path:
     """Collect everything about a lab into an archive; returns its path. Nothing is changed, and no lock is needed.
 
-    :param to: the file to write; by default one in the state folder, of which the last ones are kept.
+    :param to: the file or stream to write; by default a file in the state folder, of which the last ones are kept.
     :param failed: what failed just before: it is added to the archive, and there is less time to collect.
     :raises UsageError: *to* can't be written.
     :raises AccessError: the state folder can't be written.
@@ -83,9 +82,10 @@ def collect(
     progress.say("taking out secrets")
     missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
     parts = [File(part.path, _masked(part, masker), part.cut) for part in parts]
-    path = to.absolute() if to is not None else _place(lab)
+    path = _place(lab) if to is None else to if files.is_stream(to) else to.absolute()
     try:
-        missing = _write(path, lab, parts, missing, masker)
+        archive, missing = _archive(lab, parts, missing, masker)
+        files.write_named(path, archive, private=True)
     except OSError as error:
         raise _not_written(f"The archive can't be written to '{path}'.", to, error) from error
     for one in missing:
@@ -100,6 +100,9 @@ def _check_place(to: Path) -> None:
 
     :raises UsageError: it can't.
     """
+    files.check_named(to)
+    if files.is_stream(to):
+        return
     try:
         why = "" if to.absolute().parent.is_dir() and not to.is_dir() else "It is a folder, or is in none."
     except OSError as error:  # an endless name, an inaccessible folder
@@ -228,25 +231,18 @@ def _failure(error: BaseException) -> File:
     return File("failure.json", (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[Missing]:
-    """Write the archive; returns what it lacks in the end.
-
-    :raises OSError: it can't be written.
-    """
-    with files.replacing(path) as fresh:
-        while True:
-            whole = [*_index(lab, parts, missing, masker), *parts]
-            fresh.unlink(missing_ok=True)
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                _pack(file, f"winlab-support-{lab}", whole)
-            if not (open_secrets := _unmasked(fresh, masker)):
-                return missing
-            kept = [part for part in parts if part.path not in open_secrets]
-            if len(kept) == len(parts):
-                raise WinlabError("A secret is in the list of the archive's parts.", why="It was not written.")
-            why = "A secret was still in it after all were taken out."
-            missing = [*missing, *(Missing(part.path, why) for part in parts if part.path in open_secrets)]
-            parts = kept
+def _archive(lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> tuple[bytes, list[Missing]]:
+    """The archive, and what it lacks in the end."""
+    while True:
+        packed = _pack(f"winlab-support-{lab}", [*_index(lab, parts, missing, masker), *parts])
+        if not (open_secrets := _unmasked(packed, masker)):
+            return packed, missing
+        kept = [part for part in parts if part.path not in open_secrets]
+        if len(kept) == len(parts):
+            raise WinlabError("A secret is in the list of the archive's parts.", why="It was not written.")
+        why = "A secret was still in it after all were taken out."
+        missing = [*missing, *(Missing(part.path, why) for part in parts if part.path in open_secrets)]
+        parts = kept
 
 
 def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[File]:
@@ -268,18 +264,20 @@ def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) 
     return [File(name, masker.mask(text.encode())) for name, text in texts.items()]
 
 
-def _pack(file: io.BufferedWriter, top: str, parts: list[File]) -> None:
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+def _pack(top: str, parts: list[File]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
         for part in parts:
             row = tarfile.TarInfo(f"{top}/{part.path}")
             row.size, row.mode, row.mtime = len(part.content), 0o600, int(time.time())
             archive.addfile(row, io.BytesIO(part.content))
+    return made.getvalue()
 
 
-def _unmasked(path: Path, masker: Masker) -> set[str]:
+def _unmasked(packed: bytes, masker: Masker) -> set[str]:
     """The paths of the parts in an archive that have a secret."""
     made = set()
-    with tarfile.open(path) as archive:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         for row in archive:
             file = archive.extractfile(row)
             if file is None or masker.has_secret(file.read()) or masker.has_secret(row.name.encode()):
@@ -319,4 +317,5 @@ def _prune(lab: str, newest: Path) -> None:
                 path.unlink(missing_ok=True)
         for path in folder().glob(f".{lab}-*.tar.gz.*"):
             if time.time() - path.stat().st_mtime > STUMP_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)  # earlier versions made folders
+                path.unlink(missing_ok=True)
