@@ -187,7 +187,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
     drives = [
         path.name
         for machine in compared.machines
-        for path in domains.inserted(hosts.on(machine).conn, machine.domain).values()
+        for path in domains.inserted(hosts.on(machine).conn, machine).values()
     ]
     if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
         raise ClusterError(
@@ -219,7 +219,7 @@ def _worker(plan: Plan, name: str) -> NodePlan:
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:
     """Whether a running or suspended machine's sizes differ from the planned ones."""
-    return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
+    return domains.sizes(conn, node, now=True) != (node.cpus, node.memory_mib)
 
 
 def _lacks(plan: Plan, name: str) -> bool:

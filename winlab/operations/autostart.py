@@ -37,7 +37,7 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
             machines = look.find(lab, hosts)
             try:
                 for machine in machines:
-                    domains.set_autostart(hosts.on(machine).conn, machine.domain, wanted=wanted)
+                    domains.set_autostart(hosts.on(machine).conn, machine, wanted=wanted)
                 if not new:
                     text = f"The lab {'starts' if wanted else 'does not start'} with the host now."
                     folder.journaled(ignore)(Note(lab=lab, text=text))

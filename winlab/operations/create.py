@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -58,8 +58,8 @@ def create(
     :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
     :param amend: decides how the existing lab is changed to match the proposal, before anything is touched.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
-    :raises ConflictError: a lab of that name was made from another plan or is being changed, or another winlab is
-        working on it.
+    :raises ConflictError: a lab of that name was made from another plan or is being changed, another winlab is
+        working on it, or a domain that is not the lab's has a machine's name.
     :raises WinlabError: a step failed.
     """
     plan, stock = proposal.plan, proposal.stock
@@ -86,12 +86,14 @@ def create(
         if amendment is None:
             recorded.refuse_unfinished(folder)
         refuse_other_plan(plan, hosts, amendment.digests if amendment is not None else frozenset())
+        refuse_taken_names([plan], hosts)
         again = amendment.rebuilt if amendment is not None else frozenset[str]()
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, hosts, but=again):
             golden.check_evaluation(plan, tell)
         built = golden.lacking(plan, site, lambda one: golden.is_there(plan, one, hosts, again), held, tell)
+        refuse_taken_names(built, hosts)
         for sentence in advice(plan) if built else ():
             tell(Note(lab=plan.lab, text=sentence))
         check_memory(plan, hosts, amendment or Amendment())
@@ -197,6 +199,16 @@ def refuse_other_plan(plan: Plan, hosts: Hypervisors, others: Collection[str] = 
         )
 
 
+def refuse_taken_names(plans: Iterable[Plan], hosts: Hypervisors) -> None:
+    """Check that no other domain has the name of one of the plans' machines.
+
+    :raises ConflictError: one has.
+    """
+    for plan in plans:
+        for node in plan.nodes:
+            domains.tag_of(hosts.on(node).conn, node)
+
+
 def check_memory(
     plan: Plan,
     hosts: Hypervisors,
@@ -212,14 +224,14 @@ def check_memory(
 
 def _check_memory(plan: Plan, host: Hypervisor, amendment: Amendment) -> None:
     conn, nodes = host.conn, [node for node in plan.nodes if node.hypervisor == host.name]
-    started = {machine.domain for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
+    started = {machine.uuid for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
 
-    def has(domain: str) -> int:
-        return domains.sizes(conn, domain, now=True)[1] if domain in started else 0
+    def has(machine: domains.Named) -> int:
+        return domains.sizes(conn, machine, now=True)[1] if machine.uuid in started else 0
 
-    needed = sum(node.memory_mib for node in nodes if node.domain not in started)
-    needed += sum(node.memory_mib - has(node.domain) for node in amendment.restarted if node in nodes)
-    freed = [machine.domain for name, machine in amendment.removed.items() if name not in amendment.rebuilt]
+    needed = sum(node.memory_mib for node in nodes if node.uuid not in started)
+    needed += sum(node.memory_mib - has(node) for node in amendment.restarted if node in nodes)
+    freed = [machine for name, machine in amendment.removed.items() if name not in amendment.rebuilt]
     free = domains.free_memory_mib(conn) + sum(map(has, freed))
     if needed > free:
         raise HostError(

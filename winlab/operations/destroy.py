@@ -33,6 +33,9 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         record(StepDone(lab=lab, step=f"remove {kind} {name}"))
         stopping.check()
 
+    def left_alone(kind: traces.Kind, name: str) -> None:
+        record(Note(lab=lab, text=f"The {kind} '{name}' was left alone: winlab did not make it."))
+
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
     with site.hypervisors() as hosts, folder.locked():
         there = hosts.machines(lab)
@@ -42,7 +45,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             gone("node", name)
         if left:
             record(Note(lab=lab, text=left))
-        problems = traces.remove(lab, hosts, site.overlay, gone)
+        problems = traces.remove(lab, hosts, site.overlay, gone, left_alone)
         try:
             if kubeconfig.forget(lab):
                 gone("context", kubeconfig.name(lab))

@@ -111,7 +111,7 @@ def _instead(machine: Machine, lab: LabOnSite, call: contract.Logs) -> tuple[dic
         with suppress(WinlabError), lab.scripts(machine, partial(connect, tag, folder, way, LOGIN)) as node:
             return node.run(call).logs, f"by {way}"
     with suppress(WinlabError):
-        return agent.texts(lab.on(machine).conn, machine.domain, tag, folder, call), "from its guest agent"
+        return agent.texts(lab.on(machine).conn, machine, tag, folder, call), "from its guest agent"
     return {}, ""
 
 

@@ -17,7 +17,7 @@ def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
     """
     for host in hosts:
         off = [one for one in machines if one.state in domains.OFF and one.hypervisor == host.name]
-        needed = sum(domains.memory_mib(host.conn, one.domain) for one in off)
+        needed = sum(domains.memory_mib(host.conn, one) for one in off)
         if off and needed > (free := domains.free_memory_mib(host.conn)):
             raise HostError(
                 f"The nodes need {needed} MiB of memory, but the hypervisor has only {free} MiB free.",

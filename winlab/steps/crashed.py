@@ -60,7 +60,7 @@ def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress
 
     :raises GuestError: it did; the event says so, too.
     """
-    crash_told = crash.read(conn, node.domain)
+    crash_told = crash.read(conn, node)
     if crash_told is None:
         return
     event = told(node.name, crash_told)
@@ -77,7 +77,7 @@ def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress
 
 def tell_crash(conn: Connection, node: Named, progress: Progress) -> None:
     """Report that a machine's kernel had crashed, before it is started again; nothing if it had not."""
-    if (crash_told := crash.read(conn, node.domain)) is not None:
+    if (crash_told := crash.read(conn, node)) is not None:
         report(progress, told(node.name, crash_told))
 
 

@@ -45,7 +45,7 @@ def test_a_stopped_create_ends_and_the_same_call_resumes(monkeypatch: pytest.Mon
         assert isinstance(ended, RunEnded)
         assert (ended.exit_code, ended.failures) == (130, ())
     assert runs.error_of(lambda: lab.create(plan, until="guests", stop=threading.Event())) is None
-    assert sorted(world.domains) == ["winlab-lab-controller-1", "winlab-lab-node-1", "winlab-lab-node-2"]
+    assert sorted(world.domains) == ["winlab-lab.controller-1", "winlab-lab.node-1", "winlab-lab.node-2"]
     assert not stopping.asked()
 
 

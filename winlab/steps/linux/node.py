@@ -88,7 +88,7 @@ def run_kubeadm(
 
 def is_on(run: Run, node: LinuxNode) -> Callable[[], bool]:
     """Whether the node's machine runs, each time it is asked."""
-    return partial(domains.is_running, run.on(node).conn, node.domain)
+    return partial(domains.is_running, run.on(node).conn, node)
 
 
 def _prepare(run: Run, node: LinuxNode) -> Step:
