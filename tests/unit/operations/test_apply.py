@@ -95,6 +95,16 @@ def test_nodes_come_and_go_and_change(world: World) -> None:
     assert set(world.acts) == {"write design.json"}, "there was nothing more to do"
 
 
+def test_a_volume_of_the_user_beside_a_node_s_disk_stays(world: World) -> None:
+    """N5: its name began as the node's volumes do."""
+    world.volumes |= {"lab.node-2.backup.qcow2", "lab.node-2.serial.log.0"}
+    change(world)
+    assert [name for name in world.volumes if "node-2" in name] == ["lab.node-2.backup.qcow2"]
+    world.acts.clear()
+    change(world)
+    assert set(world.acts) == {"write design.json"}, "it is not waited for"
+
+
 def test_labels_follow_the_pools(world: World) -> None:
     change(world)
     assert world.cluster["node-1"]["metadata"]["labels"] == {"winlab.internal/pool": "node"}
