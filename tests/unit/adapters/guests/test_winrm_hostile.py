@@ -19,7 +19,7 @@ from winlab.adapters.guests.winrm import WinRmGuest
 from winlab.design.plan import tags
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
-from winlab_standin.guest import winrmd
+from winlab_standin.guest import accounts, winrmd
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/soap+xml\r\n"
 LONG = 64 << 20  # bytes that a peer sends at most, so that a winlab without limits ends, too
@@ -131,7 +131,7 @@ def test_windows_own_login_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     plan, lab = plans.make(plans.TCG), LabFolder("lab")
     password = lab.ensure_credentials(plan).administrator_password
     users = tmp_path / "users"
-    users.write_text(f":{plan.node('node-1').user}:{password}\n")
+    users.write_text(accounts.ntlm_lines(accounts.hashes(password)["nt"], "NODE-1"))
     monkeypatch.setenv("NTLM_USER_FILE", str(users))
     shells: list[bytes] = []
 
