@@ -210,7 +210,7 @@ def _headline(view: View) -> list[str]:
         if run is not None:
             lines.append(f"  last run: {run.command or 'a run'}, {page.ending(run)}")
             lines += [f"  ✗ {step.planned.step}: {page.short(step.failure)}" for step in run.begun if step.failure]
-    return [*lines, *([f"  {view.trouble}"] if view.trouble else [])]
+    return [*lines, *([f"  {page.short(view.trouble)}"] if view.trouble else [])]
 
 
 HEADS = ("NODE", "STATE", "ANSWERS", "STEPS", "AT")

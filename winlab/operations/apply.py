@@ -110,7 +110,7 @@ def require_possible(compared: Compared) -> None:
     if refused:
         raise ConflictError(
             f"The lab '{compared.held.plan.lab}' can't be changed this way while it stands.",
-            why="\n            ".join(f"{row.what}: {_from_to(row.before, row.after)}{row.why}." for row in refused),
+            why="\n".join(f"{row.what}: {_from_to(row.before, row.after)}{row.why}." for row in refused),
             cure="Leave out what can't be changed. Nothing was touched.",
         )
 

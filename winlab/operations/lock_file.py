@@ -217,7 +217,7 @@ def _refuse(differences: list[str], path: Path) -> None:
     if differences:
         raise ConflictError(
             f"The lab's inputs differ from those locked in '{path}'.",
-            why="\n       ".join(differences),
+            why="\n".join(differences),
             cure="Use the locked inputs, or accept the new ones with 'winlab lock' and the same options.",
         )
 

@@ -284,8 +284,8 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
         [],
     )
     shown = str(report)
-    assert "=== node-1\n--- conditions\nReady=True" in shown
-    assert "--- kubelet\nlast 7" in shown
+    assert "=== node-1\n--- conditions\n  Ready=True" in shown
+    assert "--- kubelet\n  last 7" in shown
     assert "containerd" not in shown
 
 
