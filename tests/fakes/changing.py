@@ -65,6 +65,7 @@ class World:
     network: str = ""
     free: int = 1 << 20
     holder: str = ""
+    owner: int | None = None  # of the network
     answers: bool = True
     stuck: bool = False  # pods that can't be moved
     kill: int | None = None
@@ -216,6 +217,9 @@ class _Pool:
 class _Northbound:
     def __init__(self, world: World) -> None:
         self._world = world
+
+    def lab_owner(self, _lab: str) -> int | None:
+        return self._world.owner
 
     def has(self, topology: Topology) -> bool:
         return self._world.network == topology.external_ids[tags.KEY_PLAN]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import account
+from winlab.adapters import traces
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.addons import recipe as addons
@@ -86,6 +87,7 @@ def create(
         if amendment is None:
             recorded.refuse_unfinished(folder)
         refuse_other_plan(plan, hosts, amendment.digests if amendment is not None else frozenset())
+        refuse_others_network(plan.lab, site, hosts)
         refuse_taken_names([plan], hosts)
         again = amendment.rebuilt if amendment is not None else frozenset[str]()
         for image in library.imported_for(plan):
@@ -196,6 +198,19 @@ def refuse_other_plan(plan: Plan, hosts: Hypervisors, others: Collection[str] = 
             why=f"It has the nodes {', '.join(machine.tag.node for machine in there)}.",
             cure=f"'winlab diff --lab {plan.lab}' with the same spec says what differs, and 'winlab apply' changes it. "
             f"Or run 'winlab destroy --lab {plan.lab}' first, or give the new lab another name with --lab.",
+        )
+
+
+def refuse_others_network(lab: str, site: Site, hosts: Hypervisors) -> None:
+    """Check that no other user is making a lab of this name: at first it has a network and volumes, and no machines.
+
+    :raises ConflictError: one is.
+    """
+    if not hosts.machines(lab) and (others := traces.others(lab, hosts, site.overlay)):
+        raise ConflictError(
+            f"The lab '{lab}' belongs to {others}.",
+            why="It has a network and no machines yet: it is being made, or half of it is left.",
+            cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {others} to remove that one.",
         )
 
 

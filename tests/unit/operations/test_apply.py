@@ -11,6 +11,7 @@ import plans
 import pytest
 from changing import Killed, World
 
+from winlab import account
 from winlab.adapters.vm import domains
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
@@ -37,6 +38,20 @@ def make_world(monkeypatch: pytest.MonkeyPatch) -> World:
         folder.write(path, "there")
     made.acts.clear()
     return made
+
+
+def test_a_lab_that_another_user_is_making_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """N28: until the first machine both wrote the lab's volumes."""
+    folder = LabFolder("lab")
+    folder.remove()
+    made = changing.world(monkeypatch, folder, plans.TCG, plans.stock)
+    made.owner = 0
+    monkeypatch.setattr(account, "uid", lambda: 1234567)
+    with pytest.raises(ConflictError, match="'lab' belongs to root"):
+        create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
+    assert not made.acts
+    made.owner = 1234567
+    create.create(made.proposal(*BEFORE), made.site(), ignore, until="guests")
 
 
 def test_create_says_which_kubernetes_the_workers_need(monkeypatch: pytest.MonkeyPatch) -> None:
