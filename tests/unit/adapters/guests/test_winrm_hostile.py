@@ -12,6 +12,8 @@ from typing import Any
 
 import plans
 import pytest
+import requests
+from spnego._ntlm_raw.crypto import ntowfv1
 from winrm_peer import MESSAGE, SHELL, Serve, listening
 
 from winlab.adapters.guests import winrm
@@ -74,15 +76,13 @@ def test_no_redirect_is_followed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert peer.requests == 1
 
 
-def test_the_password_goes_to_the_node_s_address_alone() -> None:
-    """What this connection can be made to ask by any other way."""
-    plan, lab = plans.make(plans.TCG), LabFolder("lab")
-    lab.ensure_credentials(plan)
-    protocol = winrm.Protocol(
-        name="x", endpoint="https://192.0.2.1:5986/wsman", transport="ntlm", username="a", password="b"
-    )
-    session = protocol.transport.build_session()
-    assert [*session.adapters] == ["https://192.0.2.1:5986/wsman"]
+@pytest.mark.parametrize("url", ["http://192.0.2.1:5986/wsman", "https://192.0.2.2:5986/wsman", "https://192.0.2.1/"])
+def test_the_connection_can_ask_no_other_address(url: str) -> None:
+    """It has the Administrator's password."""
+    where, account = "https://192.0.2.1:5986/wsman", {"username": "a", "password": "b"}
+    protocol = winrm.Protocol(name="x", endpoint=where, transport="ntlm", ca_trust_path="/ca", proxy=None, **account)
+    with pytest.raises(requests.exceptions.InvalidSchema):
+        protocol.transport.build_session().post(url)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_windows_own_login_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     plan, lab = plans.make(plans.TCG), LabFolder("lab")
     password = lab.ensure_credentials(plan).administrator_password
     users = tmp_path / "users"
-    users.write_text(accounts.ntlm_lines(accounts.hashes(password)["nt"], "NODE-1"))
+    users.write_text(accounts.ntlm_lines(ntowfv1(password).hex().upper(), "NODE-1"))
     monkeypatch.setenv("NTLM_USER_FILE", str(users))
     shells: list[bytes] = []
 
