@@ -113,6 +113,16 @@ class _Node(requests.adapters.HTTPAdapter):
         response.raw.stream = partial(_body, response.raw)
         return response
 
+    def close(self) -> None:
+        """End the connection at once: urllib3 keeps it until its own objects are collected."""
+        super().close()
+        self._cut()
+
+    def _cut(self) -> None:
+        if (connected := self._socket) is not None:
+            with suppress(OSError):  # TLS is not to say goodbye: another thread may be reading
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
         """Cut the connection if the block takes longer.
@@ -124,12 +134,9 @@ class _Node(requests.adapters.HTTPAdapter):
         def watch() -> None:
             if not ended.wait(seconds):
                 over.set()
-                while True:  # a connection that is being made has no socket yet
-                    if (connected := self._socket) is not None:
-                        with suppress(OSError):  # TLS is not to say goodbye: another thread reads from it
-                            socket.socket.shutdown(connected, socket.SHUT_RDWR)
-                    if ended.wait(1):
-                        return
+                self._cut()
+                while not ended.wait(1):  # a connection that was being made had no socket yet
+                    self._cut()
 
         threading.Thread(target=watch, daemon=True).start()
         failure: Exception | None = None
@@ -178,7 +185,11 @@ class WinRmGuest:
         )
         self._abandoned = False  # whether a request never ended: the connection can't be used again
         open_shell = partial(self._protocol.open_shell, codepage=65001, idle_timeout=IDLE)
-        self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
+        try:
+            self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
+        except BaseException:
+            self._protocol.transport.close_session()
+            raise
 
     def execute(
         self,
