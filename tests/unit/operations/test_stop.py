@@ -98,7 +98,7 @@ def test_a_stopped_destroy_leaves_the_rest_and_the_folder(monkeypatch: pytest.Mo
     site, stop = Site(), threading.Event()
     removed: list[str] = []
 
-    def remove(_lab: str, _hosts: object, _overlay: object, gone: Any) -> list[Any]:
+    def remove(_lab: str, _hosts: object, _overlay: object, gone: Any, _left: Any) -> list[Any]:
         stop.set()
         for name in ("a", "b"):
             removed.append(name)
