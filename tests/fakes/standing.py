@@ -257,6 +257,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(first_boot, "is_marked", lambda _, one: one.domain in made.booting)
     monkeypatch.setattr(domains, "ended_in_order", lambda *_: False)
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
+    monkeypatch.setattr(domains, "name_of", lambda _, one: one.domain)
     monkeypatch.setattr(domains, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
     monkeypatch.setattr(definitions, "persistent", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(definitions, "with_secrets", lambda _, one: made.xml.get(one.domain))
