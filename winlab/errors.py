@@ -29,7 +29,7 @@ from dataclasses import MISSING, dataclass, field
 from enum import IntEnum
 from typing import Any, Self, TypeVar
 
-from winlab.printable import printable
+from winlab.printable import indented, printable
 
 T = TypeVar("T")
 
@@ -81,8 +81,8 @@ class WinlabError(Exception):
         self.causes = tuple(causes)
 
     def __str__(self) -> str:
-        lines = [self.what]
-        lines += [f"  {name}: {text}" for name, text in self.details()]
+        lines = [indented(self.what, 4)]
+        lines += [f"  {name}: {indented(text, 4 + len(name))}" for name, text in self.details()]
         return "\n".join(lines)
 
     def details(self) -> list[tuple[str, str]]:

@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +20,7 @@ from winlab.errors import UsageError
 from winlab.events import Progress
 
 BLOCK = 1 << 20
+STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}  # the descriptors that these names stand for
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a disk without space, or of a limit for files
 
 
@@ -57,30 +59,66 @@ def write_atomic(
         raise
 
 
-def write_named(path: Path, content: str | bytes) -> None:
-    """Write a file whose name the user gave: whole or not at all, and never through a link to another file.
+def write_named(path: Path, content: str | bytes, *, private: bool = False) -> None:
+    """Write to a path that the user gave: a file whole or not at all, never through a link; a stream as it is.
 
-    Streams are written as they are: what is below /dev or /proc, such as /dev/stdout, and a pipe. A file of the user's
-    own keeps its permissions.
+    A file of the user's own keeps its permissions.
 
+    :param private: only its owner may read it, even if an earlier file was open to others.
+    :raises UsageError: it is a device, pipe or socket; nothing was written.
     :raises OSError: it can't be written; an earlier file stays.
     """
-    try:
-        about = path.lstat()
-    except FileNotFoundError:
-        about = None
+    check_named(path)
     raw = content.encode() if isinstance(content, str) else content
-    folder = os.path.realpath(path.parent)
-    if folder in ("/dev", "/dev/pts") or folder.startswith("/proc/"):
-        path.write_bytes(raw)  # the system alone makes links there, and they lead to streams
-    elif about is None or stat.S_ISREG(about.st_mode) or stat.S_ISLNK(about.st_mode):
-        own = about is not None and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid()
-        write_atomic(path, raw, mode=stat.S_IMODE(about.st_mode) if about is not None and own else None)
-    else:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_NOFOLLOW), "wb") as file:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise OSError("it was replaced while it was opened")
+    if (descriptor := _stream(path)) is not None:
+        sys.stdout.flush()  # what was printed before comes first
+        with os.fdopen(os.dup(descriptor), "wb") as file:
             file.write(raw)
+        return
+    mode = 0o600 if private else None
+    with suppress(FileNotFoundError):
+        about = path.lstat()
+        if not private and stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid():
+            mode = stat.S_IMODE(about.st_mode)
+    write_atomic(path, raw, mode=mode)
+
+
+def check_named(path: Path, *, stream: bool = True) -> None:
+    """Check that a path that the user gave can be written to. Every output that a user names goes through here.
+
+    What is written replaces what is there. A device, such as /dev/null, would then be gone for everyone on this host.
+
+    :param stream: whether the command can write to a stream; otherwise it needs a file.
+    :raises UsageError: it is a device, pipe or socket, also at the end of a link; or a stream, which can't be used.
+    """
+    cure = "Name a regular file, or '-' for the standard output." if stream else "Name a regular file."
+    if is_stream(path):
+        if not stream:
+            why = "It is a stream, and this command writes only to files."
+            raise UsageError(f"'{path}' is not a regular file; nothing was written.", why=why, cure=cure)
+        return
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return  # nothing is there, or writing says why it can't be
+    if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        why = "It is a device, a pipe or a socket."
+        raise UsageError(f"'{path}' is not a regular file; nothing was written.", why=why, cure=cure)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path names an open stream of this process: ``-``, /dev/stdout, /dev/stderr, or one below /dev/fd."""
+    return _stream(path) is not None
+
+
+def _stream(path: Path) -> int | None:
+    """The descriptor of the stream that a path names; None if it names none."""
+    if str(path) == "-":
+        return 1
+    folder, name = os.path.realpath(path.parent), path.name
+    if folder == f"/proc/{os.getpid()}/fd" and re.fullmatch("[0-9]{1,6}", name):  # where the link /dev/fd leads
+        return int(name)
+    return STREAMS.get(f"{folder}/{name}")
 
 
 @contextmanager
@@ -90,8 +128,10 @@ def replacing(path: Path) -> Iterator[Path]:
     It is in a folder that only its owner can enter, under a name that can't be guessed. *path* may be in a folder that
     others can write to: beside it, a link could wait. What killed processes left there goes (:func:`sweep`).
 
+    :raises UsageError: *path* is a stream, device, pipe or socket.
     :raises OSError: the folder can't be made.
     """
+    check_named(path, stream=False)
     sweep(path)
     with ExitStack() as held:
         folder = _beside_in_use(path, held)

@@ -15,7 +15,7 @@ import sites
 from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import make as plans
 from winlab.design.plan import tags
@@ -113,40 +113,43 @@ class World:
     def machines(self, _conn: object, lab: str | None = None) -> list[Machine]:
         return [Machine(name, one.state, one.tag) for name, one in sorted(self.domains.items())]
 
-    def find(self, _conn: object, name: str) -> object | None:
-        return self.domains.get(name)
+    def find(self, _conn: object, one: Named) -> object | None:
+        return self.domains.get(one.domain)
 
-    def state(self, _conn: object, name: str) -> str:
-        return self.domains[name].state if name in self.domains else "gone"
+    def tag_of(self, _conn: object, one: Named) -> Tag | None:
+        return self.domains[one.domain].tag if one.domain in self.domains else None
 
-    def is_running(self, conn: object, name: str) -> bool:
-        return self.state(conn, name) == "running"
+    def state(self, _conn: object, one: Named) -> str:
+        return self.domains[one.domain].state if one.domain in self.domains else "gone"
 
-    def sizes(self, _conn: object, name: str, *, now: bool = False) -> tuple[int, int]:
-        return self.domains[name].now if now else self.domains[name].sizes
+    def is_running(self, conn: object, one: Named) -> bool:
+        return self.state(conn, one) == "running"
 
-    def resize(self, _conn: object, name: str, cpus: int, memory_mib: int) -> None:
-        with self.act(f"resize {name}"):
-            self.domains[name].sizes = (cpus, memory_mib)
+    def sizes(self, _conn: object, one: Named, *, now: bool = False) -> tuple[int, int]:
+        return self.domains[one.domain].now if now else self.domains[one.domain].sizes
 
-    def carries(self, _conn: object, name: str, tag: Tag) -> bool:
-        return name in self.domains and self.domains[name].tag == tag
+    def resize(self, _conn: object, one: Named, cpus: int, memory_mib: int) -> None:
+        with self.act(f"resize {one.domain}"):
+            self.domains[one.domain].sizes = (cpus, memory_mib)
 
-    def set_tag(self, _conn: object, name: str, tag: Tag) -> None:
-        with self.act(f"tag {name}"):
-            self.domains[name].tag = tag
+    def carries(self, _conn: object, one: Named, tag: Tag) -> bool:
+        return one.domain in self.domains and self.domains[one.domain].tag == tag
 
-    def shut_down(self, _conn: object, name: str) -> None:
-        with self.act(f"shut down {name}"):
-            self.domains[name].state = "off"
+    def set_tag(self, _conn: object, one: Named, tag: Tag) -> None:
+        with self.act(f"tag {one.domain}"):
+            self.domains[one.domain].tag = tag
 
-    def remove(self, _conn: object, name: str) -> bool:
-        with self.act(f"remove {name}"):
-            self.cluster.get(name.removeprefix("winlab-lab-"), {})["ready"] = False
-            return self.domains.pop(name, None) is not None
+    def shut_down(self, _conn: object, one: Named) -> None:
+        with self.act(f"shut down {one.domain}"):
+            self.domains[one.domain].state = "off"
 
-    def eject(self, _conn: object, name: str, target: str, bus: str = "sata") -> None:
-        with self.act(f"eject {name}"):
+    def remove(self, _conn: object, one: Named) -> bool:
+        with self.act(f"remove {one.domain}"):
+            self.cluster.get(one.domain.removeprefix("winlab-lab."), {})["ready"] = False
+            return self.domains.pop(one.domain, None) is not None
+
+    def eject(self, _conn: object, one: Named, target: str, bus: str = "sata") -> None:
+        with self.act(f"eject {one.domain}"):
             pass
 
     def delete(self, name: str) -> None:
@@ -187,7 +190,7 @@ class World:
                 }
 
         return [
-            Step(STARTED(plan.lab, node.name), start, lambda: self.is_running(None, node.domain), [NETWORK(plan.lab)]),
+            Step(STARTED(plan.lab, node.name), start, lambda: self.is_running(None, node), [NETWORK(plan.lab)]),
             Step(
                 MEMBER(plan.lab, node.name),
                 join,
@@ -215,11 +218,11 @@ class _Northbound:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def has(self, topology: Topology) -> bool:
-        return self._world.network == topology.external_ids[tags.KEY_PLAN]
-
     def lab_owner(self, _lab: str) -> int | None:
         return self._world.owner
+
+    def has(self, topology: Topology) -> bool:
+        return self._world.network == topology.external_ids[tags.KEY_PLAN]
 
     def require_free(self, _topology: Topology) -> None:
         if self._world.holder:
@@ -312,7 +315,7 @@ def world(
 ) -> World:
     """A host on which ``create`` and ``apply`` do everything but make real things."""
     made = World(folder, facts, stock)
-    names = "machines find state is_running sizes resize carries set_tag remove eject"
+    names = "machines find tag_of state is_running sizes resize carries set_tag remove eject"
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
@@ -323,7 +326,7 @@ def world(
     monkeypatch.setattr(domains, "inserted", lambda *_: {})
     monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
     monkeypatch.setattr(LabFolder, "credentials_fit", lambda *_: True)
-    monkeypatch.setattr(shutdown, "shut_down", lambda subject, _: made.shut_down(None, subject.domain))
+    monkeypatch.setattr(shutdown, "shut_down", lambda subject, _: made.shut_down(None, subject))
     monkeypatch.setattr(making, "all_made", lambda *_, **__: True)
     monkeypatch.setattr(golden, "check_media", lambda *_args, **_flags: None)
     monkeypatch.setattr(golden, "lacking", lambda *_: ())

@@ -16,7 +16,7 @@ import sites
 from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.domains import Machine, Named
 from winlab.design.contract import Call, R
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
@@ -33,7 +33,7 @@ def machine(node: str, os: str = "windows", state: str = "running") -> Machine:
     tag = Tag(
         lab="lab", node=node, role=role, os=os, image="x", user="u", address="10.77.0.2", floating="1.2.3.4", plan="p"
     )
-    return Machine(f"winlab-lab-{node}", state, tag, hypervisor=HYPERVISOR)
+    return Machine(f"winlab-lab.{node}", state, tag, hypervisor=HYPERVISOR)
 
 
 class Pool:
@@ -78,12 +78,12 @@ class FakeLab:
 def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     made = FakeLab()
 
-    def insert(conn: object, domain: str, target: str, bus: str, path: Path) -> None:
-        made.log.append(f"{domain.removeprefix('winlab-lab-')}: {path.name}")
-        made.inside[domain] = path.name
+    def insert(conn: object, one: Named, target: str, bus: str, path: Path) -> None:
+        made.log.append(f"{one.domain.removeprefix('winlab-lab.')}: {path.name}")
+        made.inside[one.domain] = path.name
 
-    def medium(conn: object, domain: str, target: str) -> Path | None:
-        return Path("/pool") / made.inside[domain] if domain in made.inside else None
+    def medium(conn: object, one: Named, target: str) -> Path | None:
+        return Path("/pool") / made.inside[one.domain] if one.domain in made.inside else None
 
     class NodeScripts:
         def __init__(self, tag: Tag, folder: LabFolder, scale: float, log_in: object = None) -> None:
@@ -106,7 +106,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             if command == ["hostname"]:
                 return self.tag.node
             wanted = command[0].split("exist %d:\\")[1].split(" ")[0].replace("\\", "/")
-            there = made.pool.volumes[made.inside[f"winlab-lab-{self.tag.node}"]]
+            there = made.pool.volumes[made.inside[f"winlab-lab.{self.tag.node}"]]
             return "E:" if wanted in there else ""
 
         def sees(self, file: str, *, there: bool) -> bool:

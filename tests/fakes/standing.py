@@ -219,7 +219,6 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     """Make everything below inspections read the lab that is returned."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     made = Standing(LabFolder("lab"), plans.make(plans.TCG, source, *changes))
-    by_domain = {node.domain: node for node in made.plan.nodes}
 
     def nodes_of(_kubectl: object, what: str) -> dict[str, Any]:
         assert what == "nodes"
@@ -232,8 +231,8 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
             raise NotFoundError("no cluster")
         return Kubectl(folder.kubectl, folder.kubeconfig)
 
-    def tag_of(_conn: object, name: str) -> object:
-        return tags.of(made.plan, by_domain[name]) if name in made.xml else None
+    def tag_of(_conn: object, one: NodePlan) -> object:
+        return tags.of(made.plan, one) if one.domain in made.xml else None
 
     class Login:
         refusal = None
@@ -253,20 +252,21 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(Kubectl, "of", of)
     monkeypatch.setattr(Kubectl, "get", nodes_of)
     monkeypatch.setattr(domains, "tag_of", tag_of)
-    monkeypatch.setattr(domains, "state", lambda _, name: made.states[name])
-    monkeypatch.setattr(domains, "is_running", lambda _, name: made.states[name] == "running")
-    monkeypatch.setattr(first_boot, "is_marked", lambda _, name: name in made.booting)
+    monkeypatch.setattr(domains, "state", lambda _, one: made.states[one.domain])
+    monkeypatch.setattr(domains, "is_running", lambda _, one: made.states[one.domain] == "running")
+    monkeypatch.setattr(first_boot, "is_marked", lambda _, one: one.domain in made.booting)
     monkeypatch.setattr(domains, "ended_in_order", lambda *_: False)
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
-    monkeypatch.setattr(domains, "inserted", lambda _, name: {"drive": POOL / CD.format(os=by_domain[name].os)})
-    monkeypatch.setattr(definitions, "persistent", lambda _, name: made.xml.get(name))
-    monkeypatch.setattr(definitions, "with_secrets", lambda _, name: made.xml.get(name))
+    monkeypatch.setattr(domains, "name_of", lambda _, one: one.domain)
+    monkeypatch.setattr(domains, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
+    monkeypatch.setattr(definitions, "persistent", lambda _, one: made.xml.get(one.domain))
+    monkeypatch.setattr(definitions, "with_secrets", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(
         definitions,
         "running",
-        lambda _, name: made.live.get(name) if made.states[name] in ("running", "paused") else None,
+        lambda _, one: made.live.get(one.domain) if made.states[one.domain] in ("running", "paused") else None,
     )
-    monkeypatch.setattr(definitions, "change", lambda _, name, xml: made.xml.__setitem__(name, xml))
+    monkeypatch.setattr(definitions, "change", lambda _, one, xml: made.xml.__setitem__(one.domain, xml))
     monkeypatch.setattr(nodes, "Login", Login)
     monkeypatch.setattr(clocks, "connect", lambda tag, *_, **__: made.guests[tag.node])
     monkeypatch.setattr(clocks.clock, "skew", lambda *_: made.skew)

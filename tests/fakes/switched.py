@@ -77,7 +77,7 @@ class Played:
         return Subject(self.lab, there[node])
 
     def domain(self, node: str) -> libvirt.virDomain:
-        return self.conn.lookupByName(f"winlab-{self.lab.name}-{node}")
+        return self.conn.lookupByName(f"winlab-{self.lab.name}.{node}")
 
     def connect(self, tag: Tag, _folder: LabFolder, via: str | None = None, timeout: float = 30) -> Guest:
         if (problem := self.problem()) is not None:
@@ -86,10 +86,10 @@ class Played:
             raise UnreachableError("it does not answer")
         return Guest(self, tag)
 
-    def press(self, _conn: object, name: str) -> None:
-        self.log.append(f"{name.removeprefix('winlab-lab-')}: power button")
+    def press(self, _conn: object, one: domains.Named) -> None:
+        self.log.append(f"{one.domain.removeprefix('winlab-lab.')}: power button")
         if self.obeys:
-            self.conn.lookupByName(name).destroy()
+            self.conn.lookupByName(one.domain).destroy()
 
 
 @dataclass
@@ -135,7 +135,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, spec: str = "1-1-1") -> Iterator[Played
         for node in plan.nodes:
             tag = etree.tostring(tags.element(plan, node), encoding="unicode")
             xml = (
-                f"<domain type='test'><name>{node.domain}</name><memory unit='MiB'>512</memory>"
+                f"<domain type='test'><name>{node.domain}</name><uuid>{node.uuid}</uuid><memory unit='MiB'>512</memory>"
                 f"<metadata>{tag}</metadata><os><type>hvm</type></os></domain>"
             )
             made.append(conn.defineXML(xml))

@@ -150,7 +150,7 @@ def evidence(labs: Labs, node: str) -> str:
     serial = labs.a("serial", node, "--log").stdout[-3000:]
     state = labs.a("status").stdout
     registers = subprocess.run(
-        ["virsh", "qemu-monitor-command", f"winlab-{LAB_A}-{node}", "--hmp", "info registers"],
+        ["virsh", "qemu-monitor-command", f"winlab-{LAB_A}.{node}", "--hmp", "info registers"],
         capture_output=True, text=True, check=False,
     ).stdout[:2000]  # fmt: skip
     flows = subprocess.run(["ovn-sbctl", "show"], capture_output=True, text=True, check=False).stdout

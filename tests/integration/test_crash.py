@@ -33,7 +33,7 @@ def conn(host: None, tmp_path: Path) -> Iterator[Connection]:
     with Site().storage() as hosts:
         connection, folder = hosts.on(NODE).conn, hosts.on(NODE).pool.folder
         sector = folder / "it-crash.img"
-        domains.remove(connection, NODE.domain)
+        domains.remove(connection, NODE)
         sector.write_bytes(DISK)
         root = etree.fromstring(domain_xml(PLAN, NODE, "secret", folder).encode())
         root.find("memory").text = "64"
@@ -50,27 +50,27 @@ def conn(host: None, tmp_path: Path) -> Iterator[Connection]:
             )
         )
         try:
-            domains.define_and_start(connection, NODE.domain, etree.tostring(root, encoding="unicode"))
+            domains.define_and_start(connection, NODE, etree.tostring(root, encoding="unicode"))
             yield connection
         finally:
-            domains.remove(connection, NODE.domain)
+            domains.remove(connection, NODE)
             sector.unlink()
 
 
 def wait_for_crash(conn: Connection) -> None:
     end = time.monotonic() + LIMIT
-    while domains.state(conn, NODE.domain) != domains.CRASHED:
-        assert time.monotonic() < end, domains.state(conn, NODE.domain)
+    while domains.state(conn, NODE) != domains.CRASHED:
+        assert time.monotonic() < end, domains.state(conn, NODE)
         time.sleep(0.1)
 
 
 def test_a_crashed_machine_stays_crashed_until_it_is_started(conn: Connection) -> None:
     wait_for_crash(conn)
-    assert crash.read(conn, NODE.domain) == Crash()  # this device has no code; QEMU was asked for one
-    assert domains.screenshot(conn, NODE.domain).startswith(b"\x89PNG")
-    assert domains.look(conn, NODE.domain).startswith(b"P6")
-    assert not agent.answers(conn, NODE.domain)
-    first = domains.get(conn, NODE.domain).ID()
-    domains.start(conn, NODE.domain)
-    assert domains.get(conn, NODE.domain).ID() != first
+    assert crash.read(conn, NODE) == Crash()  # this device has no code; QEMU was asked for one
+    assert domains.screenshot(conn, NODE).startswith(b"\x89PNG")
+    assert domains.look(conn, NODE).startswith(b"P6")
+    assert not agent.answers(conn, NODE)
+    first = domains.get(conn, NODE).ID()
+    domains.start(conn, NODE)
+    assert domains.get(conn, NODE).ID() != first
     wait_for_crash(conn)  # again: it was started a second time

@@ -133,7 +133,7 @@ def test_an_unresponsive_winrm_and_the_agent(labs: Labs) -> None:
 def _by_agent(node: str, line: str) -> tuple[int, bytes]:
     with Site().hypervisors() as hosts:
         machine = find_node(LAB_A, node, hosts)
-        code, out, _ = agent.execute(hosts.on(machine).conn, machine.domain, ["cmd.exe", "/c", line])
+        code, out, _ = agent.execute(hosts.on(machine).conn, machine, ["cmd.exe", "/c", line])
     return code, out
 
 
@@ -333,7 +333,7 @@ def test_the_worker_is_a_clone(labs: Labs, golden: Golden, worker: dict[str, str
     assert "backing-filename" not in info(Path(backing))
     subprocess.run(["qemu-img", "check", "-q", "--force-share", backing], check=True)
     assert "windowsPE" not in text(labs.a("serial", "node-1", "--log"))
-    words = ["virsh", "domblklist", f"winlab-{LAB_A}-node-1"]
+    words = ["virsh", "domblklist", f"winlab-{LAB_A}.node-1"]
     drives = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert "base-windows" not in drives
     assert "media" not in drives

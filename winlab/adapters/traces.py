@@ -10,6 +10,7 @@ from winlab import account
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.design.plan import volume_names
 from winlab.errors import WinlabError
 
 Overlay = Callable[[], AbstractContextManager[Northbound]]
@@ -45,18 +46,26 @@ def others(lab: str, hypervisors: Hypervisors, overlay: Overlay) -> str:
 
 
 def remove(
-    lab: str, hypervisors: Hypervisors, overlay: Overlay, gone: Callable[[Kind, str], None]
+    lab: str,
+    hypervisors: Hypervisors,
+    overlay: Overlay,
+    gone: Callable[[Kind, str], None],
+    left: Callable[[Kind, str], None] = lambda *_: None,
 ) -> list[WinlabError]:
     """Remove the lab's machines, then its network, then its volumes. Base volumes stay. Safe to repeat.
 
     :param gone: called for each thing that was removed.
+    :param left: called for each thing that looks like the lab's, but that a user made: it stays.
     :returns: why the network or the volumes could not be removed. Each is removed even if the other can't be.
     :raises WinlabError: a machine can't be removed; then its network and disks stay.
     """
     problems: list[WinlabError] = []
     for machine in hypervisors.machines(lab):
-        if domains.remove(hypervisors.on(machine).conn, machine.domain):
+        if domains.remove(hypervisors.on(machine).conn, machine):
             gone("domain", machine.domain)
+    for one in hypervisors:
+        for copy in domains.copies(one.conn, lab):
+            left("domain", copy)
     try:
         with overlay() as northbound:
             if northbound.remove(lab):
@@ -67,7 +76,9 @@ def remove(
         try:
             one.pool.refresh()
             for volume in one.pool.names(f"{lab}."):
-                if one.pool.delete(volume):
+                if not volume_names.is_made(volume):
+                    left("volume", volume)
+                elif one.pool.delete(volume):
                     gone("volume", volume)
         except WinlabError as error:
             problems.append(error)

@@ -36,6 +36,7 @@ from winlab.cli import (
 from winlab.cli.common import drop_output, say
 from winlab.cli.session import Session, begin, current
 from winlab.errors import ExitCode, HostError, LabError, WinlabError
+from winlab.printable import indented
 from winlab.version import __version__
 
 
@@ -77,6 +78,7 @@ app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
+WHAT, TEXT = 8, 12  # the columns of an error's sentence and of its details: a guest may have written lines of them
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
 
 
@@ -98,11 +100,13 @@ def explain(error: WinlabError) -> str:
     """An error with its causes, as it is printed; for a group, each error in turn."""
     if isinstance(error, LabError):
         return "\n".join(
-            explain(one) if isinstance(one, WinlabError) else f"winlab: {type(one).__name__}: {one}"
+            explain(one)
+            if isinstance(one, WinlabError)
+            else f"winlab: {type(one).__name__}: {indented(str(one), WHAT)}"
             for one in error.exceptions
         )
-    lines = [f"winlab: {error.what}"]
-    lines += [f"  {name + ':':<9} {text}" for name, text in error.details()]
+    lines = [f"winlab: {indented(error.what, WHAT)}"]
+    lines += [f"  {name + ':':<9} {indented(text, TEXT)}" for name, text in error.details()]
     for cause in error.causes:
         if isinstance(cause, WinlabError):
             lines += ["and: " + line for line in explain(cause).removeprefix("winlab: ").splitlines()]
@@ -199,7 +203,7 @@ def _of_output(error: Exception) -> Exception:
 
 def _explain_bug(error: Exception) -> str:
     return (
-        f"winlab: an unexpected {type(error).__name__}: {error}\n"
+        f"winlab: an unexpected {type(error).__name__}: {indented(str(error), WHAT)}\n"
         "  cure:     run the command again with 'winlab --debug ...' and report what it prints."
     )
 

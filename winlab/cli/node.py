@@ -92,7 +92,7 @@ def serial(
 
 def screenshot(
     node: NodeName,
-    file: Annotated[Path, typer.Argument(help="The PNG file to write.")],
+    file: Annotated[Path, typer.Argument(help="The PNG file to write, or '-'.")],
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
     """Write a node's screen to a PNG file."""

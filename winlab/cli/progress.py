@@ -29,6 +29,7 @@ from winlab.events import (
     StepSkipped,
     StepStarted,
 )
+from winlab.printable import one_line
 
 QUIET_SECONDS = 20.0  # in a pipe, a running step reports no more often than this
 SHOWN_SKIP = 0.5  # a step that was already done gets no line, unless the check took this long
@@ -46,7 +47,7 @@ def describe(event: StepEvent) -> str:
     text, fraction = (event.text, event.fraction) if isinstance(event, StepProgress) else ("", None)
     if isinstance(event, StepChecking):
         text = "looking whether it is done"
-    line = f"{event.step}: {text}" if text else event.step
+    line = f"{event.step}: {one_line(text)}" if text else event.step
     if fraction is not None:
         line += f" {fraction:.0%}"
     times = clock(event.seconds)
@@ -76,14 +77,14 @@ def finished(event: Event) -> str | None:
     if isinstance(event, StepFailed):
         return f"✗ {event.step} ({clock(event.seconds)})\n  {_reason(event.failure)}"
     if isinstance(event, (Note, NodeTransport, NodeCrashed)):
-        return f"! {event.text}"
+        return f"! {one_line(event.text)}"
     return None
 
 
 def _reason(failure: Failure) -> str:
     """What failed and why, in one line; the full error is printed when the command ends."""
     why = failure.why.strip().partition("\n")[0]
-    text = f"{failure.what} {why}" if why else failure.what
+    text = one_line(f"{failure.what} {why}" if why else failure.what)
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from winlab import settings
+from winlab import files, settings
 from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_labs
 from winlab.cli.session import Format, LabName, checked_lab, current
@@ -55,7 +55,7 @@ def support(
     lab: LabName = settings.DEFAULT_LAB,
     to: Annotated[
         Path | None,
-        typer.Option("--to", help="The file to write; default: one in the state folder.", metavar="FILE"),
+        typer.Option("--to", help="The file to write, or '-'; default: one in the state folder.", metavar="FILE"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
@@ -68,6 +68,8 @@ def support(
 
     if name is not None and lab not in (name, settings.DEFAULT_LAB):
         raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
+    if to is not None and files.is_stream(to) and output is Output.JSON:
+        raise UsageError("The archive and its description can't be the same output.", cure="Name a file with --to.")
     own, missing = Lab(checked_lab(name) if name is not None else lab), list[str]()
     with current().shown(Output.TABLE) as tell:  # on the standard error
 
@@ -79,7 +81,7 @@ def support(
         path = own.support(to, listener=listen)
     if output is Output.JSON:
         current().result = {"lab": own.name, "archive": str(path), "bytes": path.stat().st_size, "missing": missing}
-    else:
+    elif not files.is_stream(path):
         say(path)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab import settings
+from winlab import files, settings
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
@@ -22,14 +22,16 @@ app = typer.Typer(
 
 
 def _check_folder(junit: Path | None) -> Path | None:
-    """Check that the file's folder exists before minutes are spent on the results.
+    """Check that the file can be written before minutes are spent on the results.
 
-    :raises UsageError: its folder does not exist.
+    :raises UsageError: its folder does not exist, or it is a device, pipe or socket.
     """
     from winlab.errors import UsageError
 
-    if junit is not None and not junit.parent.is_dir():
-        raise UsageError(f"There is no folder '{junit.parent}' for the file of --junit.", cure="Make it first.")
+    if junit is not None:
+        files.check_named(junit)
+        if not junit.parent.is_dir():
+            raise UsageError(f"There is no folder '{junit.parent}' for the file of --junit.", cure="Make it first.")
     return junit
 
 
@@ -37,7 +39,7 @@ Junit = Annotated[
     Path | None,
     typer.Option(
         "--junit",
-        help="Also write the results to this file as JUnit XML.",
+        help="Also write the results to this file, or '-', as JUnit XML.",
         metavar="FILE",
         dir_okay=False,
         callback=_check_folder,

@@ -57,10 +57,11 @@ def timeline(
     lab: LabName = settings.DEFAULT_LAB,
     run: Run = "last",
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write one self-contained HTML page.", metavar="FILE")
+        Path | None, typer.Option("--html", help="Write one self-contained HTML page; '-': print it.", metavar="FILE")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Write a trace file that Perfetto opens.", metavar="FILE")
+        Path | None,
+        typer.Option("--trace", help="Write a trace file that Perfetto opens; '-': print it.", metavar="FILE"),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
@@ -209,7 +210,7 @@ def _headline(view: View) -> list[str]:
         if run is not None:
             lines.append(f"  last run: {run.command or 'a run'}, {page.ending(run)}")
             lines += [f"  ✗ {step.planned.step}: {page.short(step.failure)}" for step in run.begun if step.failure]
-    return [*lines, *([f"  {view.trouble}"] if view.trouble else [])]
+    return [*lines, *([f"  {page.short(view.trouble)}"] if view.trouble else [])]
 
 
 HEADS = ("NODE", "STATE", "ANSWERS", "STEPS", "AT")

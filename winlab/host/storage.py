@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from winlab import settings
+from winlab.design.plan import volume_names
 from winlab.errors import ConflictError, HostError
 from winlab.events import Progress
 from winlab.host.changes import Record
@@ -71,14 +72,16 @@ def _info(text: str) -> dict[str, str]:
 
 
 def undo_pool(record: Record, progress: Progress) -> None:
-    """Remove the pool and every volume in it."""
+    """Remove the pool and winlab's volumes in it; other files in its folder stay."""
     if not record.changes.pool:
         return
     progress.say(f"removing the storage pool {settings.POOL}")
     if settings.POOL_PATH.is_dir():
         for path in settings.POOL_PATH.iterdir():
-            if path.is_file() or path.is_symlink():
+            if not path.is_dir() and (volume_names.is_made(path.name) or path.name.startswith("base-")):
                 path.unlink()
+            else:
+                progress.say(f"{path} is left alone: winlab did not make it")
     virsh("pool-destroy", settings.POOL, check=False)
     virsh("pool-undefine", settings.POOL, check=False)
     record.changes.pool = False

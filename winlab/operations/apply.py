@@ -117,7 +117,7 @@ def require_possible(compared: Compared) -> None:
     if refused:
         raise ConflictError(
             f"The lab '{compared.held.plan.lab}' can't be changed this way while it stands.",
-            why="\n            ".join(f"{row.what}: {_from_to(row.before, row.after)}{row.why}." for row in refused),
+            why="\n".join(f"{row.what}: {_from_to(row.before, row.after)}{row.why}." for row in refused),
             cure="Leave out what can't be changed. Nothing was touched.",
         )
 
@@ -194,7 +194,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
     drives = [
         path.name
         for machine in compared.machines
-        for path in domains.inserted(hosts.on(machine).conn, machine.domain).values()
+        for path in domains.inserted(hosts.on(machine).conn, machine).values()
     ]
     if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
         raise ClusterError(
@@ -206,7 +206,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
 
 def _outgrown(conn: Connection, node: NodePlan) -> bool:
     """Whether a running or suspended machine's sizes differ from the planned ones."""
-    return domains.sizes(conn, node.domain, now=True) != (node.cpus, node.memory_mib)
+    return domains.sizes(conn, node, now=True) != (node.cpus, node.memory_mib)
 
 
 def _with_new_images(standing: Sequence[Plan], plan: Plan) -> frozenset[SystemName]:

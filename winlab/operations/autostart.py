@@ -34,7 +34,7 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
     def work(under: Underway) -> tuple[str, ...]:
         machines = look.find(lab, under.hypervisors)
         for machine in machines:
-            domains.set_autostart(under.hypervisors.on(machine).conn, machine.domain, wanted=wanted)
+            domains.set_autostart(under.hypervisors.on(machine).conn, machine, wanted=wanted)
         under.tell(Note(lab=lab, text=f"The lab {'starts' if wanted else 'does not start'} with the host now."))
         return tuple(machine.tag.node for machine in machines)
 

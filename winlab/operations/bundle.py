@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from winlab import files
 from winlab.design.catalog import recipes as catalog
 from winlab.design.catalog.artifact import Artifact, Source
 from winlab.design.plan import required
@@ -29,9 +30,12 @@ def gather(plan: Plan, stock: Stock, path: Path | None, origin: Origin, tell: Li
     """Gather everything that a plan needs into a bundle, and report where it comes from.
 
     :param path: the bundle; None: in the cache, where create finds it by itself.
+    :raises UsageError: *path* is a stream, device, pipe or socket.
     :raises NotFoundError: no source has everything.
     :raises WinlabError: as :func:`create`.
     """
+    if path is not None:
+        files.check_named(path, stream=False)
     chosen, artifacts, why = source(plan, origin)
     tell(Note(lab=plan.lab, text=f"Filled from {why}"))
     work = partial(create, plan, stock, path, chosen, artifacts, origin.mirror)

@@ -33,6 +33,9 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             record(StepDone(lab=lab, step=f"remove {kind} {name}"))
             stopping.check()
 
+        def left_alone(kind: traces.Kind, name: str) -> None:
+            record(Note(lab=lab, text=f"The {kind} '{name}' was left alone: winlab did not make it."))
+
         there = hosts.machines(lab)
         # first, because only the machines show which nodes are the lab's
         removed_nodes, left = join.leave(folder, [machine.tag for machine in there])
@@ -40,7 +43,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             gone("node", name)
         if left:
             record(Note(lab=lab, text=left))
-        problems = traces.remove(lab, hosts, site.overlay, gone)
+        problems = traces.remove(lab, hosts, site.overlay, gone, left_alone)
         try:
             if kubeconfig.forget(lab):
                 gone("context", kubeconfig.name(lab))

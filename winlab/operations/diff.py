@@ -111,7 +111,7 @@ def _network(plan: Plan, site: Site) -> list[Change]:
 
 def _strayed(node: NodePlan, conn: Connection) -> list[Change]:
     """Whether something other than winlab changed the sizes of a machine."""
-    then, planned = domains.sizes(conn, node.domain), (node.cpus, node.memory_mib)
+    then, planned = domains.sizes(conn, node), (node.cpus, node.memory_mib)
     if then == planned:
         return []
     why = "its machine has other sizes than it was planned with"
@@ -120,9 +120,9 @@ def _strayed(node: NodePlan, conn: Connection) -> list[Change]:
 
 def _pending(node: NodePlan, conn: Connection) -> Pending | None:
     """What a running machine gets at its next start, if that is planned."""
-    if not domains.is_running(conn, node.domain):
+    if not domains.is_running(conn, node):
         return None
-    now, then = domains.sizes(conn, node.domain, now=True), domains.sizes(conn, node.domain)
+    now, then = domains.sizes(conn, node, now=True), domains.sizes(conn, node)
     is_planned = then == (node.cpus, node.memory_mib)
     return Pending(node.name, _sizes(now), _sizes(then)) if is_planned and now != then else None
 

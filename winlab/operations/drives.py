@@ -52,7 +52,7 @@ class Drives:
 
     def is_on(self, machine: Machine) -> Callable[[], bool]:
         """Whether the node's machine runs, each time it is asked."""
-        return partial(domains.is_running, self.lab.on(machine).conn, machine.domain)
+        return partial(domains.is_running, self.lab.on(machine).conn, machine)
 
     def upload(
         self, host: Hypervisor, what: str, files: Mapping[str, Path], listed: Mapping[str, object], progress: Progress
@@ -118,13 +118,13 @@ class Drives:
     def inside(self, machine: Machine) -> str:
         """The volume that is in a node's drive now; empty if there is none."""
         target, _ = machine.tag.system.payload_drive
-        path = domains.medium(self.lab.on(machine).conn, machine.domain, target)
+        path = domains.medium(self.lab.on(machine).conn, machine, target)
         return path.name if path is not None else ""
 
     def _insert(self, machine: Machine, volume: str) -> None:
         target, bus = machine.tag.system.payload_drive
         host = self.lab.on(machine)
-        domains.insert(host.conn, machine.domain, target, bus, host.pool.path(volume))
+        domains.insert(host.conn, machine, target, bus, host.pool.path(volume))
 
     def _note(self, machine: Machine) -> Path:
         return self.folder.path / f"drive-{machine.tag.node}"

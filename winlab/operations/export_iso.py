@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from winlab import files
 from winlab.design.plan import credentials
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan, WindowsNode
@@ -16,7 +17,6 @@ from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LinuxWorkers
 from winlab.errors import UsageError
 from winlab.events import Listener, Progress, Told
-from winlab.files import replacing
 from winlab.operations import carry_out, consent, planning
 from winlab.site import Site
 from winlab.steps.windows import first_boot, media
@@ -84,6 +84,7 @@ def export(
     """
     if not to.name:
         raise UsageError(f"The ISO can't be '{to}', which is a folder.", cure="Give the name of a file with --to.")
+    files.check_named(to, stream=False)
     made = Export(to, to.with_name(f"{to.stem}.credentials"))
     for path in (made.iso, made.credentials):
         try:
@@ -105,13 +106,13 @@ def _export(alone: Alone, made: Export, progress: Progress, mirror: str | None, 
     node = requirements.with_key(alone.node, medium)
     media.fetch_drivers(alone.plan, progress, mirror=mirror)
     generated = credentials.generate(alone.plan)
-    files: dict[str, bytes | Path] = {
+    content: dict[str, bytes | Path] = {
         **answer.answer_files(alone.plan, node, generated, expansion.expand),
         **first_boot.additions(alone.node, medium, alone.stock, progress),
     }
     try:
-        with replacing(made.iso) as partial:
-            media_export.build(medium, partial, files, progress)
+        with files.replacing(made.iso) as partial:
+            media_export.build(medium, partial, content, progress)
             made.credentials.mkdir(mode=0o700)
             _write(made.credentials / "administrator-password", generated.administrator_password + "\n")
             _write(made.credentials / "ssh_key", generated.ssh_key)

@@ -32,8 +32,8 @@ from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
 BOOT = 5  # times the usual time of a start, in which a node that was started must answer
-BEGIN: dict[str, Callable[[Connection, str], None]] = {"off": domains.cut_power, "suspended": domains.suspend}
-END: dict[str, Callable[[Connection, str], None]] = {"off": domains.start, "suspended": domains.resume}
+BEGIN: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.cut_power, "suspended": domains.suspend}
+END: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.start, "suspended": domains.resume}
 
 
 def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
@@ -108,7 +108,7 @@ def forget_over(lab: str, hosts: Hypervisors) -> None:
         there = _recorded(conn, machine)
         left = [one for one in there if not isinstance(one, MachineFault) or machine.state == one.state]
         if len(left) < len(there):
-            faults.write_records(conn, machine.domain, lab, [one.record() for one in left])
+            faults.write_records(conn, machine, lab, [one.record() for one in left])
 
 
 def _active(lab: str, hosts: Hypervisors, northbound: Northbound) -> list[Fault]:
@@ -127,7 +127,7 @@ def _active(lab: str, hosts: Hypervisors, northbound: Northbound) -> list[Fault]
 
 
 def _recorded(conn: Connection, machine: Machine) -> list[Fault]:
-    read = (fault.read(record) for record in faults.records(conn, machine.domain))
+    read = (fault.read(record) for record in faults.records(conn, machine))
     return [one for one in read if isinstance(one, InnerFault | MachineFault)]
 
 
@@ -143,7 +143,7 @@ class _Work:
             routes = northbound.pod_routes(self.lab.name)
         self.places: dict[str, Place] = {}
         for name, machine in self.machines.items():
-            mac, port = faults.card(self._conn(machine), machine.domain)
+            mac, port = faults.card(self._conn(machine), machine)
             tag = machine.tag
             pods = tuple(sorted(network for network, hop in routes.items() if hop == tag.address))
             self.places[name] = Place(name, tag.system, mac, port, tag.address, tag.floating, pods)
@@ -174,7 +174,7 @@ class _Work:
         elif isinstance(wanted, MachineFault):
             machine = self.machines[wanted.nodes[0]]
             self._record(machine, [*self._others(machine, wanted), wanted])
-            BEGIN[wanted.state](self._conn(machine), machine.domain)
+            BEGIN[wanted.state](self._conn(machine), machine)
         elif isinstance(wanted, InnerFault):
             for name in wanted.inside(self.places):
                 self._add_inside(self.machines[name], wanted, progress)
@@ -197,7 +197,7 @@ class _Work:
             return
         left = self._others(machine, one)
         if isinstance(one, MachineFault):
-            END[one.state](self._conn(machine), machine.domain)
+            END[one.state](self._conn(machine), machine)
         else:
             self._await_answer(machine, progress)
             self._apply(machine.tag.node, left, progress)
@@ -212,7 +212,7 @@ class _Work:
         ]
 
     def _record(self, machine: Machine, values: list[Fault]) -> None:
-        faults.write_records(self._conn(machine), machine.domain, self.lab.name, [one.record() for one in values])
+        faults.write_records(self._conn(machine), machine, self.lab.name, [one.record() for one in values])
 
     def _put(self, one: SwitchFault, *, remove: bool) -> None:
         rules = () if remove else one.rules(self.places)
@@ -255,7 +255,7 @@ class _Work:
         :raises GuestError: it does not run, or does not answer in time.
         """
         name = machine.tag.node
-        if (state := domains.state(self._conn(machine), machine.domain)) != "running":
+        if (state := domains.state(self._conn(machine), machine)) != "running":
             raise GuestError(
                 f"'{name}' is {state}: nothing can be undone inside of it.",
                 cure="Run the lab's create command again, which starts it; then the same command.",

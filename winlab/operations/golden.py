@@ -138,7 +138,7 @@ def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener
         return
     (machine,) = builder.windows_nodes()
     with site.hypervisors() as hosts:
-        if not is_spoiled(folder, hosts.on(machine).conn, machine.domain):
+        if not is_spoiled(folder, hosts.on(machine).conn, machine):
             return
         text = (
             f"The machine of {builder.lab} ended while sysprep ran in it. It may be half generalized: it is made anew."

@@ -217,7 +217,7 @@ def _refuse(differences: list[str], path: Path) -> None:
     if differences:
         raise ConflictError(
             f"The lab's inputs differ from those locked in '{path}'.",
-            why="\n       ".join(differences),
+            why="\n".join(differences),
             cure="Use the locked inputs, or accept the new ones with 'winlab lock' and the same options.",
         )
 
@@ -274,8 +274,10 @@ def replaced(path: Path) -> Lock | None:
 def write(path: Path, lock: Lock) -> bool:
     """Write a lock file atomically; returns whether it changed. The same lock gives the same bytes.
 
+    :raises UsageError: it is not a regular file.
     :raises AccessError: it can't be written.
     """
+    files.check_named(path, stream=False)
     text = HEAD + _dump(lock)
     try:
         if path.exists() and path.read_text(encoding="utf-8") == text:

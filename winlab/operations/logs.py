@@ -16,6 +16,7 @@ from winlab.design import contract
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import UnreachableError, UsageError, WinlabError
 from winlab.operations import look
+from winlab.printable import one_line
 from winlab.site import Site
 from winlab.threads import Threads
 
@@ -35,14 +36,15 @@ class NodeDiagnostics:
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """All of it as text, for people."""
+        """All of it as text, for people. What the node wrote is indented: it can't look like a heading."""
         parts = [f"=== {self.node}"]
-        for title, rows in (("conditions", self.conditions), ("events", self.events)):
-            parts += [f"--- {title}", *rows] if rows else []
-        for name, content in self.logs.items():
-            parts += [f"--- {name}", content] if content else []
-        parts += [f"!!! {problem}" for problem in self.problems]
+        for title, rows in (("conditions", self.conditions), ("events", self.events), *self._lines()):
+            parts += [f"--- {one_line(title)}", *(f"  {one_line(row)}" for row in rows)] if rows else []
+        parts += [f"!!! {one_line(problem)}" for problem in self.problems]
         return "\n".join(parts)
+
+    def _lines(self) -> list[tuple[str, list[str]]]:
+        return [(name, content.split("\n")) for name, content in self.logs.items() if content]
 
 
 def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics]:
@@ -106,7 +108,7 @@ def _instead(machine: Machine, lab: LabOnSite, call: contract.Logs) -> tuple[dic
         with suppress(WinlabError), lab.scripts(machine, partial(connect, tag, folder, way, LOGIN)) as node:
             return node.run(call).logs, f"by {way}"
     with suppress(WinlabError):
-        return agent.texts(lab.on(machine).conn, machine.domain, tag, folder, call), "from its guest agent"
+        return agent.texts(lab.on(machine).conn, machine, tag, folder, call), "from its guest agent"
     return {}, ""
 
 

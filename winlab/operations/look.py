@@ -127,7 +127,7 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     """
     with site.hypervisors() as hosts:
         lab_machines = find(lab, hosts)
-        skews = [clock.skew(hosts.on(machine).conn, machine.domain) for machine in lab_machines]
+        skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
         return list(pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews))

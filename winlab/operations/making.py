@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Literal
 
 from winlab import account
 from winlab.adapters import traces
+from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
@@ -79,12 +80,14 @@ class Making:
         """
         plan, hosts, tell = self.proposal.plan, under.hypervisors, under.tell
         refuse_begun_by_others(plan.lab, under.site, hosts)
+        refuse_taken_names([plan], hosts)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
         if not all_made(plan, hosts, but=amendment.rebuilt):
             golden.check_evaluation(plan, tell)
         is_there = partial(golden.is_there, plan, hosts=hosts, but=amendment.rebuilt)
         built = golden.lacking(plan, under.site, is_there, under.held, tell)
+        refuse_taken_names(built, hosts)
         for sentence in advice(plan) if built else ():
             tell(Note(lab=plan.lab, text=sentence))
         room.require_for(plan, hosts, amendment)
@@ -220,3 +223,13 @@ def refuse_begun_by_others(lab: str, site: Site, hosts: Hypervisors) -> None:
             why="It has a network and no machines yet: it is being made, or its creation was interrupted.",
             cure=f"Give your own lab another name: --lab NAME, or WINLAB_LAB. Or ask {owner} to remove that one.",
         )
+
+
+def refuse_taken_names(plans: Iterable[Plan], hosts: Hypervisors) -> None:
+    """Check that no other domain has the name of one of the plans' machines.
+
+    :raises ConflictError: one has.
+    """
+    for plan in plans:
+        for node in plan.nodes:
+            domains.tag_of(hosts.on(node).conn, node)

@@ -180,8 +180,8 @@ def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seque
 def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
     """The lab's controllers, if none of them runs or is about to; an external cluster has none here."""
     controllers = [one for one in lab.machines() if one.tag.role == "controller"]
-    switched = {one.domain for one in subjects}
-    idle = [one.tag.node for one in controllers if one.state != "running" and one.domain not in switched]
+    switched = {one.uuid for one in subjects}
+    idle = [one.tag.node for one in controllers if one.state != "running" and one.uuid not in switched]
     return idle if len(idle) == len(controllers) else []
 
 

@@ -97,7 +97,7 @@ def _refuse_used(pool: StoragePool, path: str) -> None:
 def _one_waits(conn: Connection) -> bool:
     """Whether a machine still waits for its payload CD: create uploads that CD long before it is inserted."""
     for machine in domains.machines(conn):
-        medium = domains.medium(conn, machine.domain, machine.tag.system.payload_drive[0])
+        medium = domains.medium(conn, machine, machine.tag.system.payload_drive[0])
         if medium is None or not medium.name.startswith(PREFIX):
             return True
     return False

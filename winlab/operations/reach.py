@@ -73,7 +73,7 @@ def screen(lab: str, node: str, site: Site) -> Screen:
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
-        address, port = domains.vnc(hosts.on(machine).conn, machine.domain)
+        address, port = domains.vnc(hosts.on(machine).conn, machine)
     return Screen(address, port, site.folder(lab).credentials().nodes[node].vnc_password)
 
 
@@ -85,7 +85,7 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
-        return domains.screenshot(hosts.on(machine).conn, machine.domain)
+        return domains.screenshot(hosts.on(machine).conn, machine)
 
 
 def serial_log(lab: str, node: str, site: Site) -> bytes:
@@ -107,7 +107,7 @@ def console(lab: str, node: str, site: Site) -> None:
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
-        consoles.join(hosts.on(machine).conn, machine.domain)
+        consoles.join(hosts.on(machine).conn, machine)
 
 
 def _machine(lab: str, node: str, site: Site) -> Machine:

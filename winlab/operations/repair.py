@@ -150,5 +150,5 @@ def _is_cluster(run: Run) -> bool:
 
 
 def _has_payload(run: Run, node: NodePlan) -> bool:
-    inserted = domains.inserted(run.on(node).conn, node.domain).values()
+    inserted = domains.inserted(run.on(node).conn, node).values()
     return any(path.name.startswith(PREFIX) for path in inserted)

@@ -20,7 +20,7 @@ def require(hosts: Hypervisors, machines: Sequence[Machine]) -> None:
     for host in hosts:
         off = [one for one in machines if one.state in domains.OFF and one.hypervisor == host.name]
         cure = "Stop another lab with 'winlab stop --lab NAME', or start fewer nodes."
-        _require(host, "The nodes need", sum(domains.memory_mib(host.conn, one.domain) for one in off), 0, cure)
+        _require(host, "The nodes need", sum(domains.memory_mib(host.conn, one) for one in off), 0, cure)
 
 
 def require_for(
@@ -35,9 +35,9 @@ def require_for(
     """
     for host in hosts:
         nodes = [node for node in plan.nodes if node.hypervisor == host.name]
-        started = {machine.domain for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
+        started = {machine.uuid for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
         changed = [node for node in amendment.restarted if node in nodes]
-        needed = sum(node.memory_mib for node in nodes if node.domain not in started)
+        needed = sum(node.memory_mib for node in nodes if node.uuid not in started)
         needed += sum(node.memory_mib for node in changed) - _taken(host, changed, started)
         freed = _taken(host, [one for name, one in amendment.removed.items() if name not in amendment.rebuilt], started)
         cure = "Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=..."
@@ -45,7 +45,7 @@ def require_for(
 
 
 def _taken(host: Hypervisor, machines: Iterable[Placed], started: Collection[str]) -> int:
-    return sum(domains.sizes(host.conn, one.domain, now=True)[1] for one in machines if one.domain in started)
+    return sum(domains.sizes(host.conn, one, now=True)[1] for one in machines if one.uuid in started)
 
 
 def _require(host: Hypervisor, who_needs: str, needed: int, freed: int, cure: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import io
 import json
-import os
 import re
 import shutil
 import tarfile
@@ -65,7 +64,7 @@ def collect(
 ) -> Path:
     """Collect everything about a lab into an archive; returns its path. Nothing is changed, and no lock is needed.
 
-    :param to: the file to write; by default one in the state folder, of which the last ones are kept.
+    :param to: the file or stream to write; by default a file in the state folder, of which the last ones are kept.
     :param failed: what failed just before: it is added to the archive, and there is less time to collect.
     :raises UsageError: *to* can't be written.
     :raises AccessError: the state folder can't be written.
@@ -83,9 +82,10 @@ def collect(
     progress.say("taking out secrets")
     missing = [Missing(*(_short(text, masker) for text in (one.what, one.why))) for one in missing]
     parts = [File(_short(part.path, masker), _masked(part, masker), part.cut) for part in parts]
-    path = to.absolute() if to is not None else _place(lab)
+    path = _place(lab) if to is None else to if files.is_stream(to) else to.absolute()
     try:
-        _write(path, lab, parts, missing, masker)
+        whole = [*_index(lab, parts, missing, masker), *parts]
+        files.write_named(path, _pack(f"winlab-support-{lab}", whole), private=True)
     except OSError as error:
         raise _not_written(f"The archive can't be written to '{path}'.", to, error) from error
     for one in missing:
@@ -100,6 +100,9 @@ def _check_place(to: Path) -> None:
 
     :raises UsageError: it can't.
     """
+    files.check_named(to)
+    if files.is_stream(to):
+        return
     try:
         why = "" if to.absolute().parent.is_dir() and not to.is_dir() else "It is a folder, or is in none."
     except OSError as error:  # an endless name, an inaccessible folder
@@ -228,19 +231,6 @@ def _failure(error: BaseException) -> File:
     return File("failure.json", (json.dumps(rows, indent=1) + "\n").encode())
 
 
-def _write(path: Path, lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> None:
-    """Write the archive.
-
-    :raises OSError: it can't be written.
-    """
-    whole = [*_index(lab, parts, missing, masker), *parts]
-    with (
-        files.replacing(path) as fresh,
-        os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
-    ):
-        _pack(file, f"winlab-support-{lab}", whole)
-
-
 def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) -> list[File]:
     """The files that say what is in the archive."""
     made = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -260,12 +250,14 @@ def _index(lab: str, parts: list[File], missing: list[Missing], masker: Masker) 
     return [File(name, masker.mask(text.encode())) for name, text in texts.items()]
 
 
-def _pack(file: io.BufferedWriter, top: str, parts: list[File]) -> None:
-    with tarfile.open(fileobj=file, mode="w:gz") as archive:
+def _pack(top: str, parts: list[File]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
         for part in parts:
             row = tarfile.TarInfo(f"{top}/{part.path}")
             row.size, row.mode, row.mtime = len(part.content), 0o600, int(time.time())
             archive.addfile(row, io.BytesIO(part.content))
+    return made.getvalue()
 
 
 def _not_written(what: str, to: Path | None, error: OSError) -> WinlabError:
@@ -300,4 +292,5 @@ def _prune(lab: str, newest: Path) -> None:
                 path.unlink(missing_ok=True)
         for path in folder().glob(f".{lab}-*.tar.gz.*"):
             if time.time() - path.stat().st_mtime > STUMP_SECONDS:
-                shutil.rmtree(path, ignore_errors=True)
+                shutil.rmtree(path, ignore_errors=True)  # earlier versions made folders
+                path.unlink(missing_ok=True)

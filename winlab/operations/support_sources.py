@@ -101,15 +101,15 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
 
     def xml() -> list[File]:
         with site.hypervisors() as hosts:
-            return [_text(f"{place}/domain.xml", domains.described(hosts.on(machine).conn, machine.domain))]
+            return [_text(f"{place}/domain.xml", domains.described(hosts.on(machine).conn, machine))]
 
     def screen() -> list[File]:
         with site.hypervisors() as hosts:
-            return [File(f"{place}/screen.png", domains.screenshot(hosts.on(machine).conn, machine.domain))]
+            return [File(f"{place}/screen.png", domains.screenshot(hosts.on(machine).conn, machine))]
 
     def crashed() -> list[File]:
         with site.hypervisors() as hosts:
-            read = crash.read(hosts.on(machine).conn, machine.domain)
+            read = crash.read(hosts.on(machine).conn, machine)
         return [] if read is None else [_json(f"{place}/crash.json", events.record(told(node, read)))]
 
     made = [

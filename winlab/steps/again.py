@@ -82,7 +82,7 @@ def repeat(
 
 def is_on(run: Run, node: NodePlan) -> Callable[[], bool]:
     """Whether the node's machine runs, each time it is asked."""
-    return partial(domains.is_running, run.on(node).conn, node.domain)
+    return partial(domains.is_running, run.on(node).conn, node)
 
 
 def _await_answer(there: NodeScripts, progress: Progress, is_on: Callable[[], bool], lost: UnreachableError) -> None:

@@ -17,7 +17,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.hypervisor import Placed
 from winlab.design import contract
 from winlab.design.addon import Object
-from winlab.design.plan import required, tags
+from winlab.design.plan import required, tags, volume_names
 from winlab.design.plan.model import POOL_LABEL, NodePlan
 from winlab.design.render import nodes
 from winlab.engine.run import Run
@@ -191,7 +191,7 @@ def _drain(run: Run, name: str, machine: Placed, after: Sequence[State], amendme
     def done() -> bool:
         if name in amendment.beside:
             return True
-        if not domains.is_running(run.on(machine).conn, machine.domain) or not run.folder.has(run.folder.kubeconfig):
+        if not domains.is_running(run.on(machine).conn, machine) or not run.folder.has(run.folder.kubeconfig):
             return True  # its pods end when it leaves the cluster
         if amendment.force and not amendment.reachable:
             return True
@@ -203,18 +203,21 @@ def _drain(run: Run, name: str, machine: Placed, after: Sequence[State], amendme
 def _remove(run: Run, name: str, machine: Placed, after: Sequence[State]) -> Step:
     host = run.on(machine)
 
+    def own_volumes() -> list[str]:
+        return [volume for volume in host.pool.names(f"{run.lab}.{name}.") if volume_names.is_made(volume)]
+
     def work(progress: Progress) -> None:
         progress.say("its machine and its disks")
-        domains.remove(host.conn, machine.domain)
+        domains.remove(host.conn, machine)
         host.pool.refresh()
-        for volume in host.pool.names(f"{run.lab}.{name}."):
+        for volume in own_volumes():
             host.pool.delete(volume)
 
     def done() -> bool:
-        if domains.find(host.conn, machine.domain) is not None:
+        if domains.find(host.conn, machine) is not None:
             return False
         host.pool.refresh()
-        return not host.pool.names(f"{run.lab}.{name}.")
+        return not own_volumes()
 
     return Step(REMOVED(run.lab, name), work, done, [DRAINED(run.lab, name), *after], usual=2)
 
@@ -247,18 +250,18 @@ def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
     sizes = (node.cpus, node.memory_mib)
 
     def work(progress: Progress) -> None:
-        if domains.sizes(conn, node.domain) != sizes:
+        if domains.sizes(conn, node) != sizes:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB at its next start")
-            domains.resize(conn, node.domain, *sizes)
+            domains.resize(conn, node, *sizes)
         if reloaded:
-            domains.eject(conn, node.domain, target, bus)  # the next payload CD has more images
-        domains.set_tag(conn, node.domain, tags.of(run.plan, node))
+            domains.eject(conn, node, target, bus)  # the next payload CD has more images
+        domains.set_tag(conn, node, tags.of(run.plan, node))
 
     def done() -> bool:
-        if domains.find(conn, node.domain) is None:
+        if domains.find(conn, node) is None:
             return True  # it is made with its new sizes
-        fits = domains.sizes(conn, node.domain) == sizes
-        return fits and not reloaded and domains.carries(conn, node.domain, tags.of(run.plan, node))
+        fits = domains.sizes(conn, node) == sizes
+        return fits and not reloaded and domains.carries(conn, node, tags.of(run.plan, node))
 
     return Step(ADAPTED(run.lab, node.name), work, done, usual=0.2)
 
@@ -266,13 +269,13 @@ def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
 def _switch_off(run: Run, node: NodePlan, after: Sequence[State]) -> Step:
     def work(progress: Progress) -> None:
         for machine in run.machines():
-            if machine.domain == node.domain:
+            if machine.uuid == node.uuid:
                 shutdown.shut_down(Subject(run, machine), progress)
 
     def done() -> bool:
-        if domains.state(run.on(node).conn, node.domain) in (*domains.OFF, domains.CRASHED, "gone"):
+        if domains.state(run.on(node).conn, node) in (*domains.OFF, domains.CRASHED, "gone"):
             return True
-        return domains.sizes(run.on(node).conn, node.domain, now=True) == (node.cpus, node.memory_mib)
+        return domains.sizes(run.on(node).conn, node, now=True) == (node.cpus, node.memory_mib)
 
     needs = [ADAPTED(run.lab, node.name), *after]
     return Step(SWITCHED_OFF(run.lab, node.name), work, done, needs, usual=run.pace.usual(15))
@@ -325,7 +328,7 @@ def _uninstall(run: Run, name: str, objects: Sequence[Object], after: Sequence[S
 def _load(run: Run, node: NodePlan) -> Step:
     """The step that imports the images of the new payload CD: prepared nodes no longer read it."""
     wanted = required.node_images(run.plan, controller=node.role == "controller")
-    is_on = partial(domains.is_running, run.on(node).conn, node.domain)
+    is_on = partial(domains.is_running, run.on(node).conn, node)
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:

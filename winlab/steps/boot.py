@@ -64,7 +64,7 @@ def step(run: Run, node: NodePlan, usual: float | None) -> Step:
     return Step(
         BOOTED(run.lab, node.name),
         lambda progress: _Wait(run, node, own, login, progress).run(),
-        lambda: not first_boot.is_marked(run.on(node).conn, node.domain) and login.answers(),
+        lambda: not first_boot.is_marked(run.on(node).conn, node) and login.answers(),
         after=[STARTED(run.lab, node.name)],
         usual=usual or run.pace.usual(node.system.usual_boot),
     )
@@ -147,7 +147,7 @@ class _Wait:
         except GuestError as error:
             evidence.keep(self._run, self._node, self._own.disk_logs, error, self._progress)
             raise
-        first_boot.unmark(self._host.conn, self._node.domain)
+        first_boot.unmark(self._host.conn, self._node)
 
     @property
     def _phase(self) -> str:
@@ -155,7 +155,7 @@ class _Wait:
 
     @property
     def _is_marked(self) -> bool:
-        return first_boot.is_marked(self._host.conn, self._node.domain)
+        return first_boot.is_marked(self._host.conn, self._node)
 
     @property
     def _is_in_last_phase(self) -> bool:
@@ -184,7 +184,7 @@ class _Wait:
         self._require_no_lasting_refusal()
         if self._needs_key and not self._serial.phase and self._serial.starts_cd:
             self._press()
-        written = domains.written_bytes(self._host.conn, self._node.domain)
+        written = domains.written_bytes(self._host.conn, self._node)
         is_alive = self._screen_moved() or self._login.refusal is not None
         return Waiting(self._says(), (self._serial.size, written), alive=is_alive)
 
@@ -219,7 +219,7 @@ class _Wait:
         return f"waiting for {self._node.name} to answer at {self._node.floating}: {self._phase}{about}{refusal}"
 
     def _require_running(self) -> None:
-        state = domains.state(self._host.conn, self._node.domain)
+        state = domains.state(self._host.conn, self._node)
         if state != "running":
             require_no_crash(self._host.conn, self._run.lab, self._node, self._progress)
             require_writable_disk(self._host, self._node)
@@ -227,7 +227,7 @@ class _Wait:
                 f"'{self._node.name}' is {state}, but winlab is waiting for it to boot.",
                 cure="Run the same command again: it starts or resumes the node. "
                 f"'winlab serial {self._node.name} --log' shows its last output.",
-                evidence=f"/var/log/libvirt/qemu/{self._node.domain}.log",
+                evidence=f"/var/log/libvirt/qemu/{domains.name_of(self._host.conn, self._node)}.log",
             )
 
     def _hear_out(self) -> None:
@@ -272,7 +272,7 @@ class _Wait:
         """Whether the screen changed since the last look. A look takes time, so most calls do not look."""
         if time.monotonic() - self._looked < LOOK:
             return False
-        ppm = domains.look(self._host.conn, self._node.domain)
+        ppm = domains.look(self._host.conn, self._node)
         self._series.add(ppm)
         before, self._screen = self._screen, screen.signature(ppm)
         self._looked = time.monotonic()
@@ -321,7 +321,7 @@ class _Wait:
         if self._serial.phases and READY not in self._serial.phases and self._is_marked:
             self._start_over()
         else:
-            domains.reset(self._host.conn, self._node.domain)
+            domains.reset(self._host.conn, self._node)
         stopping.sleep(POLL * 5)  # until the firmware writes something
 
     def _start_over(self) -> None:
@@ -342,7 +342,7 @@ class _Wait:
 
     def _press(self) -> None:
         for _ in range(PRESSES):
-            domains.press_enter(self._host.conn, self._node.domain)
+            domains.press_enter(self._host.conn, self._node)
             stopping.sleep(PAUSE)
 
 

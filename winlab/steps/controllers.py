@@ -47,9 +47,7 @@ def _require_one(run: Run) -> None:
     :raises GuestError: none does, and the API server is the lab's own.
     """
     try:
-        states = {
-            one.name: domains.state(run.on(one).conn, one.domain) for one in run.plan.nodes if one.role == "controller"
-        }
+        states = {one.name: domains.state(run.on(one).conn, one) for one in run.plan.nodes if one.role == "controller"}
     except HostError:  # libvirt restarts; the API server does not need it
         return
     if states and all(state in ENDED for state in states.values()):

@@ -11,7 +11,7 @@ from winlab.adapters.vm.crash import Crash
 from winlab.design.cause.reading import recognise
 from winlab.errors import GuestError
 from winlab.events import NodeCrashed, Progress, report
-from winlab.steps.paused import Named
+from winlab.steps.paused import Machine
 
 DUMPED = 0x10000000  # added to some codes where memory is dumped
 BUGCHECKS = {
@@ -55,12 +55,12 @@ BUGCHECKS = {
 ELSE = "A driver or the hardware is the usual cause: try other virtio drivers (workers.drivers)."
 
 
-def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress) -> None:
+def require_no_crash(conn: Connection, lab: str, node: Machine, progress: Progress) -> None:
     """Check that a machine's kernel did not crash.
 
     :raises GuestError: it did; the event says so, too.
     """
-    crash_told = crash.read(conn, node.domain)
+    crash_told = crash.read(conn, node)
     if crash_told is None:
         return
     event = told(node.name, crash_told)
@@ -75,9 +75,9 @@ def require_no_crash(conn: Connection, lab: str, node: Named, progress: Progress
     )
 
 
-def tell_crash(conn: Connection, node: Named, progress: Progress) -> None:
+def tell_crash(conn: Connection, node: Machine, progress: Progress) -> None:
     """Report that a machine's kernel had crashed, before it is started again; nothing if it had not."""
-    if (crash_told := crash.read(conn, node.domain)) is not None:
+    if (crash_told := crash.read(conn, node)) is not None:
         report(progress, told(node.name, crash_told))
 
 

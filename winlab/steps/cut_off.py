@@ -23,9 +23,9 @@ ENDED = re.compile(rb"winlab: (phase=ready|error=)")
 def is_cut_off(run: Run, node: NodePlan) -> bool:
     """Whether a node's machine ended during its first boot, and not cleanly. One that never started counts as new."""
     host = run.on(node)
-    if domains.state(host.conn, node.domain) not in (*domains.OFF, domains.CRASHED):
+    if domains.state(host.conn, node) not in (*domains.OFF, domains.CRASHED):
         return False
-    if not first_boot.is_marked(host.conn, node.domain) or domains.ended_in_order(host.conn, node.domain):
+    if not first_boot.is_marked(host.conn, node) or domains.ended_in_order(host.conn, node):
         return False
     host.pool.refresh()
     if not host.pool.exists(node.volume("disk").name):  # winlab was killed while it made a new one

@@ -58,7 +58,7 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
 
     progress.say(f"keeping the evidence in {folder}")
     with part("the screen"):
-        (folder / "screen.png").write_bytes(domains.screenshot(run.on(node).conn, node.domain))
+        (folder / "screen.png").write_bytes(domains.screenshot(run.on(node).conn, node))
     with part("the serial port's log"):
         serial = run.on(node).pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)
@@ -82,7 +82,7 @@ def by_agent(run: Run, node: NodePlan, progress: Progress) -> None:
     :raises OSError: it can't be written.
     """
     call = contract.Logs(lines=LINES, everything=True)
-    for name, text in agent.texts(run.on(node).conn, node.domain, tags.of(run.plan, node), run.folder, call).items():
+    for name, text in agent.texts(run.on(node).conn, node, tags.of(run.plan, node), run.folder, call).items():
         if NAME.fullmatch(name):  # the guest chose it
             path = _folder(run, node) / f"agent-{name}.log"
             path.write_text(text, encoding="utf-8")

@@ -77,20 +77,20 @@ def is_sealed(run: Run) -> bool:
     return (run.folder.path / NOTE).exists()
 
 
-def is_spoiled(folder: LabFolder, conn: Connection, domain: str) -> bool:
+def is_spoiled(folder: LabFolder, conn: Connection, machine: domains.Named) -> bool:
     """Whether the builder's machine ended while sysprep ran in it: by a crash or with the host, not through sysprep.
 
     It may be half generalized, so neither sysprep nor anything else can continue in it.
     """
     note = folder.path / NOTE
-    if not note.exists() or (state := domains.state(conn, domain)) not in (*domains.OFF, domains.CRASHED, "gone"):
+    if not note.exists() or (state := domains.state(conn, machine)) not in (*domains.OFF, domains.CRASHED, "gone"):
         return False
     if state not in domains.OFF:
         return True
     facts = _read(note)
     if facts is None:  # what is known of its Windows is lost, and an image needs that
         return True
-    return not facts.finished and not domains.was_shut_down(conn, domain)
+    return not facts.finished and not domains.was_shut_down(conn, machine)
 
 
 def clone(plan: Plan) -> WindowsNode | None:
@@ -109,7 +109,7 @@ def all_made(
     """
     nodes = plan.windows_nodes() if key is None else plan.clones(key)
     return all(
-        node.name not in but and domains.find(hypervisors.on(node).conn, node.domain) is not None
+        node.name not in but and domains.find(hypervisors.on(node).conn, node) is not None
         for node in nodes
         if host in ("", node.hypervisor)
     )
@@ -173,26 +173,26 @@ class _Build:
         self.note = run.folder.path / NOTE
         self._ended: float | None = None  # when sysprep was first seen not to run
         self._disk_logs = partial(setup_logs.read, run, node)
-        self._is_on = partial(domains.is_running, run.on(node).conn, node.domain)
+        self._is_on = partial(domains.is_running, run.on(node).conn, node)
 
     def is_off(self) -> bool:
         """Whether sysprep has shut the machine down. This is recorded: libvirt forgets why a machine is off."""
-        if not self.note.exists() or domains.state(self.host.conn, self.node.domain) != "off":
+        if not self.note.exists() or domains.state(self.host.conn, self.node) != "off":
             return False
         facts = _read(self.note)
         if facts is None:
             return False
         if not facts.finished:
-            if not domains.was_shut_down(self.host.conn, self.node.domain):
+            if not domains.was_shut_down(self.host.conn, self.node):
                 return False
             self.run.folder.write(self.note, facts.model_copy(update={"finished": True}).model_dump_json())
         return True
 
     def seal(self, progress: Progress) -> None:
         """Have sysprep generalize the machine, and wait until it is off."""
-        if domains.state(self.host.conn, self.node.domain) in domains.PAUSED:  # winlab was killed as it read evidence
+        if domains.state(self.host.conn, self.node) in domains.PAUSED:  # winlab was killed as it read evidence
             require_writable_disk(self.host, self.node)
-            domains.resume(self.host.conn, self.node.domain)
+            domains.resume(self.host.conn, self.node)
         with self.run.node(self.node) as there:
             if self.note.exists():
                 self._resume(there, progress)
@@ -251,7 +251,7 @@ class _Build:
         A machine that does not answer, or is off, is already past that point.
         """
         for _ in range(2):  # sysprep may just have ended, and the machine still be on for a moment
-            if domains.state(self.host.conn, self.node.domain) != "running":
+            if domains.state(self.host.conn, self.node) != "running":
                 return
             try:
                 sysprep = there.run(contract.Sealed())
@@ -271,7 +271,7 @@ class _Build:
 
         def look() -> Met[None] | Waiting:
             nonlocal asked
-            state = domains.state(self.host.conn, self.node.domain)
+            state = domains.state(self.host.conn, self.node)
             if state == "off":
                 return Met(None)
             if state not in ("running", "shutting down"):
@@ -279,7 +279,7 @@ class _Build:
             if time.monotonic() - asked > ASK:
                 asked = time.monotonic()
                 self._ask(progress)
-            written = domains.written_bytes(self.host.conn, self.node.domain)
+            written = domains.written_bytes(self.host.conn, self.node)
             return Waiting("waiting for sysprep to generalize Windows and shut it down", written)
 
         limit = self.run.pace.silence(SILENT_SECONDS)

@@ -44,7 +44,7 @@ def _step(run: Run, state: State, node: NodePlan) -> Step:
         if run.sources.check_images is not None:
             return False  # the locked images must be compared with those that the nodes are based on
         return host.pool.is_complete(volume) or all(
-            domains.find(host.conn, other.domain) is not None and not is_cut_off(run, other)
+            domains.find(host.conn, other) is not None and not is_cut_off(run, other)
             for other in run.plan.nodes
             if other.volume("base").name == volume and other.hypervisor == host.name
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.volumes import flush
+from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
@@ -44,9 +45,9 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
 
 def _runs(run: Run, node: NodePlan) -> Callable[[], bool]:
     def done() -> bool:
-        # tag_of raises an error if another domain, not winlab's, has the name
+        # tag_of raises an error if the name is another domain's
         conn = run.on(node).conn
-        return domains.tag_of(conn, node.domain) is not None and domains.is_running(conn, node.domain)
+        return domains.tag_of(conn, node) is not None and domains.is_running(conn, node)
 
     return done
 
@@ -57,7 +58,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
         require_writable_disk(host, node)
-        if domains.find(host.conn, node.domain) is None:
+        if domains.find(host.conn, node) is None:
             _forget_serial_log(run, node)
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):
                 # its CA will be a new one. A guest's answer must never lead here: that CA would still be valid
@@ -70,7 +71,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
         else:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
             xml = domain_file.domain_xml(run.plan, node, vnc, host.pool.folder)
-            domains.define_and_start(host.conn, node.domain, xml)
+            domains.define_and_start(host.conn, node, xml)
         run.outputs.put(STARTED(run.lab, node.name), True)
 
     return work
@@ -100,16 +101,16 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             why="Its first boot was cut off, and so was the base, or somebody removed it.",
             cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
         )
-    domains.cut_power(host.conn, node.domain)
+    domains.cut_power(host.conn, node)
     host.pool.delete(disk.name)  # a winlab killed from here on leaves a machine that starts over
     _forget_serial_log(run, node)
     host.pool.create_disk(disk.name, disk.capacity_mib, backing)
-    domains.start(host.conn, node.domain)
+    domains.start(host.conn, node)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:
     """Delete what an earlier machine of this name wrote, and its rotated logs: an old error would end the new boot."""
     pool = run.on(node).pool
     pool.refresh()
-    for name in pool.names(domain_file.serial_log(run.lab, node.name)):
+    for name in filter(volume_names.is_made, pool.names(domain_file.serial_log(run.lab, node.name))):
         pool.delete(name)

@@ -5,40 +5,37 @@ from __future__ import annotations
 from typing import Protocol
 
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.domains import Named
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.errors import HostError
 
 ROOM = 1 << 30  # bytes that must be free: with less, a resumed machine would be paused again at once
 
 
-class Named(Protocol):
+class Machine(Named, Protocol):
     """A node with a domain."""
 
     @property
     def name(self) -> str:
         """The node's name."""
 
-    @property
-    def domain(self) -> str:
-        """Its domain's name."""
 
-
-def require_writable_disk(host: Hypervisor, node: Named) -> None:
+def require_writable_disk(host: Hypervisor, node: Machine) -> None:
     """Check that a machine was not paused by a disk that can't be written; resuming it would then not help.
 
     :raises HostError: it was. A full pool no longer matters once it has room.
     """
-    trouble = domains.disk_trouble(host.conn, node.domain)
+    trouble = domains.disk_trouble(host.conn, node)
     if trouble is None:
         return
-    evidence = f"/var/log/libvirt/qemu/{node.domain}.log"
+    domain = domains.name_of(host.conn, node)
+    evidence = f"/var/log/libvirt/qemu/{domain}.log"
     free = host.pool.free()
     if trouble != "full":
         raise HostError(
             f"'{node.name}' is paused, because its disk can't be read or written.",
             why="QEMU reports an input/output error of a file in the storage pool.",
-            cure=f"Check the disk under '{host.pool.folder}'. "
-            f"Then run 'virsh resume {node.domain}' and the same command.",
+            cure=f"Check the disk under '{host.pool.folder}'. Then run 'virsh resume {domain}' and the same command.",
             evidence=evidence,
         )
     if free < ROOM:

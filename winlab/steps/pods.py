@@ -133,7 +133,7 @@ def _routes(run: Run) -> Step:
             if (call := nodes.routes(run.plan, node, every)) is not None:
                 # again: a network that was just recreated may cut the connection again
                 with run.node(node) as there:
-                    again.run(there, call, progress, partial(domains.is_running, run.on(node).conn, node.domain))
+                    again.run(there, call, progress, partial(domains.is_running, run.on(node).conn, node))
 
     def done() -> bool:
         if masquerade is not None:

@@ -40,7 +40,7 @@ class Unheard:
         if self._is_told or now - self._asked < ASK:
             return
         self._asked = now
-        has_agent = agent.answers(self._run.on(self._node).conn, self._node.domain)
+        has_agent = agent.answers(self._run.on(self._node).conn, self._node)
         # a node that answers by ssh is not unreachable: ssh is used if WinRM is more than late
         if is_heard(self._tag) or not (has_agent or beacon):
             self._up = None

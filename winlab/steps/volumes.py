@@ -28,7 +28,7 @@ def step(
 
     def done() -> bool:
         # the domain is defined last: once it exists, its volumes are complete
-        return domains.find(run.on(node).conn, node.domain) is not None
+        return domains.find(run.on(node).conn, node) is not None
 
     return Step(kind(run.lab, node.name), make, done, after, usual=usual, load=Load.POOL)
 

@@ -56,6 +56,8 @@ class Host:
         self.northbound = Northbound("lab", "lab3")
         self.broken: set[str] = set()
         self.gone: list[str] = []
+        self.left: list[str] = []
+        self.has_copy = False
 
     @contextmanager
     def overlay(self) -> Iterator[Any]:
@@ -73,27 +75,34 @@ class Host:
         return self.pool
 
     def remove(self, lab: str) -> list[WinlabError]:
-        return traces.remove(lab, self.hosts, self.overlay, lambda kind, name: self.gone.append(f"{kind} {name}"))
+        return traces.remove(
+            lab,
+            self.hosts,
+            self.overlay,
+            lambda kind, name: self.gone.append(f"{kind} {name}"),
+            lambda kind, name: self.left.append(f"{kind} {name}"),
+        )
 
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host()
 
-    def remove(_conn: object, name: str) -> bool:
+    def remove(_conn: object, gone: domains.Machine) -> bool:
         if "machine" in made.broken:
             raise WinlabError("it does not go")
-        made.machines = [one for one in made.machines if one.domain != name]
+        made.machines = [one for one in made.machines if one != gone]
         return True
 
     monkeypatch.setattr(
         domains, "machines", lambda _conn, lab=None: [one for one in made.machines if lab in (None, one.tag.lab)]
     )
     monkeypatch.setattr(domains, "remove", remove)
+    monkeypatch.setattr(domains, "copies", lambda _conn, lab: [f"my-{lab}"] if made.has_copy else [])
     return made
 
 
-ALL = ["domain winlab-lab-controller-1", "domain winlab-lab-node-1", "network winlab-lab"]
+ALL = ["domain winlab-lab.controller-1", "domain winlab-lab.node-1", "network winlab-lab"]
 
 
 def test_a_lab_is_removed_and_the_rest_stays(host: Host) -> None:
@@ -104,6 +113,18 @@ def test_a_lab_is_removed_and_the_rest_stays(host: Host) -> None:
     host.gone.clear()
     assert host.remove("lab") == []
     assert host.gone == []
+
+
+def test_what_a_user_made_of_a_lab_stays(host: Host) -> None:
+    """N5: a clone and its disk were removed, and so was each volume whose name began as a lab's."""
+    theirs = ["lab.node-1.disk-clone.qcow2", "lab.qcow2", "lab.my.backup.of.monday.raw", "lab.node-1.serial.log.bak"]
+    host.pool.volumes += [*theirs, "lab.node-1.serial.log.0", "lab.load-windows.iso"]
+    host.has_copy = True
+    assert host.remove("lab") == []
+    made = ["disk.qcow2", "serial.log.0"]
+    assert host.gone == [*ALL, *(f"volume lab.node-1.{name}" for name in made), "volume lab.load-windows.iso"]
+    assert host.left == ["domain my-lab", *(f"volume {name}" for name in theirs)]
+    assert host.pool.volumes == ["lab2.node-1.disk.qcow2", "base-debian-13.qcow2", *theirs]
 
 
 def test_without_ovn_the_volumes_are_still_removed(host: Host) -> None:

@@ -136,7 +136,7 @@ def test_winlab_test_reads_what_is_recorded(server: Server, monkeypatch: pytest.
 
 def test_manifests_are_applied_and_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.clock(monkeypatch)
-    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
+    monkeypatch.setattr(domains, "state", lambda *_: "running")
     step = of("addons.metrics-server={}")[1]
     server.busy = 2
     voice = Say()
@@ -152,7 +152,7 @@ def test_an_add_on_that_does_not_start_is_reported_with_the_reason(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = runs.clock(monkeypatch)
-    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
+    monkeypatch.setattr(domains, "state", lambda *_: "running")
     monkeypatch.setattr(server, "get", lambda *_: {"kind": "Deployment", "metadata": {}, "status": {}})
     begun = clock.now
     with pytest.raises(ClusterError, match="'metrics-server' does not become ready") as error:
@@ -165,7 +165,7 @@ def test_an_add_on_is_not_waited_for_in_a_cluster_whose_controller_is_off(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.clock(monkeypatch)
-    monkeypatch.setattr(domains, "state", lambda _conn, _name: "off")
+    monkeypatch.setattr(domains, "state", lambda *_: "off")
     server.busy = 1_000_000
     with pytest.raises(GuestError, match="'controller-1' is off"):
         of("addons.metrics-server={}")[1].run(Say())

@@ -127,7 +127,7 @@ def test_logs_as_text_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
     monkeypatch.setattr(logs, "reports", reports)
     assert winlab(monkeypatch, "logs") == 0
-    assert "--- kubelet\ntext" in capsys.readouterr().out
+    assert "--- kubelet\n  text" in capsys.readouterr().out
     assert winlab(monkeypatch, "logs", "node-1", "-n", "5", "-o", "json") == 0
     assert json.loads(capsys.readouterr().out)[0]["logs"] == {"kubelet": "text"}
     assert asked == [("lab", "", 60), ("lab", "node-1", 5)]

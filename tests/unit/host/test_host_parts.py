@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from winlab.design.plan import tags
+from winlab.design.plan import addresses, tags
 from winlab.errors import ConflictError, HostError
 from winlab.events import Quiet
 from winlab.host import (
@@ -245,9 +245,14 @@ def test_the_pool() -> None:
 
 
 def test_labs_are_known_by_their_tag() -> None:
-    tag = "<w:node xmlns:w='urn:winlab:domain:1' lab='demo' node='controller-1'/>"
+    tag = "<w:node xmlns:w='urn:winlab:domain:9' lab='demo' node='controller-1'/>"
+    uuid = "<uuid>{}</uuid>".format
+    own = uuid(addresses.make_uuid("demo", "controller-1"))
     other = "<o:node xmlns:o='urn:other' lab='theirs'/>"
-    assert tags.lab_of(f"<domain><name>x</name><metadata>{other}{tag}</metadata></domain>") == "demo"
+    whole = f"<domain><name>x</name>{own}<metadata>{other}{tag}</metadata></domain>"
+    assert (tags.lab_of(whole), tags.copied_from(whole)) == ("demo", None)
+    copy = whole.replace(own, uuid(addresses.make_uuid("demo", "controller-2")))  # as by virt-clone
+    assert (tags.lab_of(copy), tags.copied_from(copy)) == (None, "demo")
     assert tags.lab_of(f"<domain><name>winlab</name><metadata>{other}</metadata></domain>") is None
     assert tags.lab_of("<domain><name>winlab</name></domain>") is None
 

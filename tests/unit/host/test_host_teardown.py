@@ -6,10 +6,12 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from winlab import settings
 from winlab.errors import ConflictError, HostError
 from winlab.host import changes, daemons, fabric, firewall, labs, storage, teardown
 from winlab.host.changes import Changes, Record
@@ -246,3 +248,21 @@ def test_a_second_setup_or_teardown_waits(tmp_path: Path, monkeypatch: pytest.Mo
     assert "another winlab" in host.said[0]
     assert "pool" in host.done
     assert changes.LOCK.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_of_the_user_in_the_pool_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N5: teardown removed each file in the pool's folder."""
+    ours = {"lab.node-1.disk.qcow2", "lab.node-1.serial.log.0", "base-debian-13-0.qcow2", "base-x.iso.complete"}
+    theirs = {"lab.node-1.disk-clone.qcow2", "lab.qcow2", "notes.txt"}
+    pool = tmp_path / "pool"
+    (pool / "base-folder").mkdir(parents=True)
+    for name in ours | theirs:
+        (pool / name).touch()
+    monkeypatch.setattr(settings, "POOL_PATH", pool)
+    monkeypatch.setattr(storage, "virsh", lambda *_, **__: None)
+    record, said = Record(tmp_path / "changes.yaml"), list[str]()
+    record.mark("pool")
+    progress = SimpleNamespace(say=lambda text, _=None: said.append(text))
+    storage.undo_pool(record, cast(Any, progress))
+    assert {path.name for path in pool.iterdir()} == {*theirs, "base-folder"}
+    assert sum("left alone" in text for text in said) == 4

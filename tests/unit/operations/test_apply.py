@@ -58,6 +58,7 @@ def test_create_says_which_kubernetes_the_workers_need(monkeypatch: pytest.Monke
 def test_a_lab_that_another_user_has_just_begun_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """N28: in its first minutes it has a network and no machine, and both would write its volumes."""
     folder = LabFolder("lab")
+    folder.remove()
     made = changing.world(monkeypatch, folder, plans.TCG, plans.stock)
     monkeypatch.setattr(account, "uid", lambda: 1234567)
     made.owner = 0
@@ -97,12 +98,12 @@ def test_nodes_come_and_go_and_change(world: World) -> None:
     assert set(seen["cluster"]) == {"controller-1", "node-1", "linux-1"}
     assert seen["record"] == [plan.digest]
     assert seen["network"] == plan.digest
-    assert world.domains["winlab-lab-node-1"].now[1] == 2048, "at the next start"
+    assert world.domains["winlab-lab.node-1"].now[1] == 2048, "at the next start"
     order = [act for act in world.acts if "node-2" in act or "design" in act]
     assert order == [
         "write design.json",
         "drain node-2",
-        "remove winlab-lab-node-2",
+        "remove winlab-lab.node-2",
         "delete lab.node-2.disk.qcow2",
         "leave node-2",
         "write design.json",
@@ -110,6 +111,16 @@ def test_nodes_come_and_go_and_change(world: World) -> None:
     world.acts.clear()
     change(world)
     assert set(world.acts) == {"write design.json"}, "there was nothing more to do"
+
+
+def test_a_volume_of_the_user_beside_a_node_s_disk_stays(world: World) -> None:
+    """N5: its name began as the node's volumes do."""
+    world.volumes |= {"lab.node-2.backup.qcow2", "lab.node-2.serial.log.0"}
+    change(world)
+    assert [name for name in world.volumes if "node-2" in name] == ["lab.node-2.backup.qcow2"]
+    world.acts.clear()
+    change(world)
+    assert set(world.acts) == {"write design.json"}, "it is not waited for"
 
 
 def test_labels_follow_the_pools(world: World) -> None:
@@ -201,13 +212,13 @@ def test_a_worker_is_rebuilt_even_if_killed_anywhere(monkeypatch: pytest.MonkeyP
         assert "drain node-2" not in world.acts
         act += 1
     world = make_world(monkeypatch)
-    old = world.domains["winlab-lab-node-1"]
+    old = world.domains["winlab-lab.node-1"]
     change(world, BEFORE, rebuild="node-1")
-    assert world.domains["winlab-lab-node-1"] is not old
+    assert world.domains["winlab-lab.node-1"] is not old
     assert world.acts.index("leave node-1") < world.acts.index("join node-1")
-    first = world.domains["winlab-lab-node-1"]
+    first = world.domains["winlab-lab.node-1"]
     change(world, BEFORE, rebuild="node-1")
-    assert world.domains["winlab-lab-node-1"] is not first, "it was finished: this is another wish"
+    assert world.domains["winlab-lab.node-1"] is not first, "it was finished: this is another wish"
 
 
 @pytest.mark.parametrize("flags", [{}, {"rebuild": "node-1"}])
@@ -219,9 +230,9 @@ def test_the_new_machine_of_a_rebuild_that_was_interrupted_stays(
     for act in range(whole.acts.index("start node-1") + 1, len(whole.acts)):
         world = make_world(monkeypatch)
         assert killed_at(world, act, BEFORE, rebuild="node-1")
-        new = world.domains["winlab-lab-node-1"]
+        new = world.domains["winlab-lab.node-1"]
         change(world, BEFORE, **flags)
-        assert world.domains["winlab-lab-node-1"] is new, world.acts
+        assert world.domains["winlab-lab.node-1"] is new, world.acts
         assert world.seen() == whole.seen()
 
 
@@ -235,8 +246,8 @@ def test_node_add_and_remove_are_finished_by_the_same_command(monkeypatch: pytes
     whole = make_world(monkeypatch)
     resized(whole)
     goal = whole.seen()
-    assert ("winlab-lab-node-3" in goal["machines"]) == added
-    assert ("winlab-lab-node-2" in goal["machines"]) == added
+    assert ("winlab-lab.node-3" in goal["machines"]) == added
+    assert ("winlab-lab.node-2" in goal["machines"]) == added
     for act in range(len(whole.acts)):
         world = make_world(monkeypatch)
         world.kill = act
@@ -254,7 +265,7 @@ def test_node_remove_with_force_after_a_drain_that_failed(world: World) -> None:
         apply.apply(world.proposal_of(spec), world.site(), ignore, until="guests")
     spec = resize.shrunk("lab", world.site(), "node-2")
     apply.apply(world.proposal_of(spec), world.site(), ignore, until="guests", force=True)
-    assert "winlab-lab-node-2" not in world.domains
+    assert "winlab-lab.node-2" not in world.domains
 
 
 @pytest.mark.usefixtures("no_media")
@@ -312,15 +323,15 @@ def test_memory_is_checked_with_what_goes_and_what_grows(world: World) -> None:
 
 def test_restarted_machines_have_their_new_sizes(world: World) -> None:
     change(world, restart=True)
-    assert world.domains["winlab-lab-node-1"].now[1] == 3072
-    assert "shut down winlab-lab-controller-1" not in world.acts
+    assert world.domains["winlab-lab.node-1"].now[1] == 3072
+    assert "shut down winlab-lab.controller-1" not in world.acts
 
 
 def test_machines_can_be_restarted_later(world: World) -> None:
     change(world)
     assert diff.difference(world.proposal(*AFTER).plan, world.site()).pending[0].node == "node-1"
     change(world, restart=True)
-    assert world.domains["winlab-lab-node-1"].now[1] == 3072
+    assert world.domains["winlab-lab.node-1"].now[1] == 3072
     assert not diff.difference(world.proposal(*AFTER).plan, world.site()).pending
 
 
@@ -329,9 +340,9 @@ def test_pods_that_can_t_be_moved(world: World) -> None:
     with pytest.raises(ClusterError, match="can't all be moved") as caught:
         change(world)
     assert "--force" in caught.value.cure
-    assert "winlab-lab-node-2" in world.domains
+    assert "winlab-lab.node-2" in world.domains
     change(world, force=True)
-    assert "winlab-lab-node-2" not in world.domains
+    assert "winlab-lab.node-2" not in world.domains
     assert "--disable-eviction" not in world.asked[0]
     assert "--disable-eviction" in world.asked[1]
 
@@ -363,10 +374,10 @@ def test_a_lab_that_is_off_can_t_remove_nodes_from_its_cluster(world: World) -> 
 
 
 def test_a_suspended_machine_is_restarted_too(world: World) -> None:
-    world.domains["winlab-lab-node-1"].state = "suspended"
+    world.domains["winlab-lab.node-1"].state = "suspended"
     change(world, restart=True)
-    assert "shut down winlab-lab-node-1" in world.acts
-    assert world.domains["winlab-lab-node-1"].now[1] == 3072
+    assert "shut down winlab-lab.node-1" in world.acts
+    assert world.domains["winlab-lab.node-1"].now[1] == 3072
 
 
 def test_new_images_that_are_not_in_the_nodes_yet(world: World) -> None:
@@ -383,7 +394,7 @@ def test_new_images_that_are_not_in_the_nodes_yet(world: World) -> None:
 
 
 def test_a_node_that_is_off_is_not_drained(world: World) -> None:
-    world.domains["winlab-lab-node-2"].state = "off"
+    world.domains["winlab-lab.node-2"].state = "off"
     change(world)
     assert "drain node-2" not in world.acts
     assert "node-2" not in world.cluster
@@ -396,7 +407,7 @@ def test_a_lab_that_this_account_did_not_make(world: World) -> None:
 
 
 def test_machines_of_another_plan(world: World) -> None:
-    one = world.domains["winlab-lab-node-1"]
+    one = world.domains["winlab-lab.node-1"]
     one.tag = one.tag.model_copy(update={"plan": "0123456789abcdef"})
     with pytest.raises(ConflictError, match="node-1"):
         change(world)
@@ -442,7 +453,7 @@ def test_a_lab_as_planned(world: World) -> None:
 
 
 def test_a_missing_machine_is_reported(world: World) -> None:
-    del world.domains["winlab-lab-node-2"]
+    del world.domains["winlab-lab.node-2"]
     (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
     assert (row.kind, row.what) == ("added", "node node-2")
     change(world, BEFORE)
@@ -453,7 +464,7 @@ def test_a_network_and_sizes_that_someone_else_changed(world: World) -> None:
     world.network = ""
     (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
     assert row.what == "network"
-    world.domains["winlab-lab-node-2"].sizes = (2, 512)
+    world.domains["winlab-lab.node-2"].sizes = (2, 512)
     (row,) = diff.difference(world.proposal(*BEFORE).plan, world.site()).changes
     assert (row.what, row.before, row.after) == ("node node-2: sizes", "2 CPUs, 512 MiB", "2 CPUs, 2 GiB")
     change(world, BEFORE)

@@ -54,14 +54,14 @@ def test_a_machine_beside_the_cluster_is_removed_without_a_drain(monkeypatch: py
         world.folder.write(path, "there")
     world.answers = False  # the API server need not be asked
     change(world, *BESIDE)
-    assert "remove winlab-lab-agent-2" in world.acts
+    assert "remove winlab-lab.agent-2" in world.acts
     assert not any(act.startswith("drain") for act in world.acts)
 
 
 def test_a_machine_beside_the_cluster_is_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(monkeypatch, *BESIDE)
     change(world, *BESIDE, rebuild="agent-1")
-    assert "remove winlab-lab-agent-1" in world.acts
+    assert "remove winlab-lab.agent-1" in world.acts
     assert "start agent-1" in world.acts
     assert "drain agent-1" not in world.acts
 
@@ -75,7 +75,7 @@ def test_a_lab_without_a_cluster_grows_and_shrinks(monkeypatch: pytest.MonkeyPat
     assert "start node-3" in world.acts
     world.acts.clear()
     change(world, *ALONE)
-    assert "remove winlab-lab-node-3" in world.acts
+    assert "remove winlab-lab.node-3" in world.acts
 
 
 def test_commands_that_need_a_cluster_say_that_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

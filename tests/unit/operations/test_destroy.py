@@ -17,9 +17,11 @@ from winlab.adapters.overlay import ovn
 from winlab.adapters.vm import connection, domains
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError, LabError, WinlabError
-from winlab.events import Event, StepDone
+from winlab.events import Event, Note, StepDone
 from winlab.operations import destroy, making
 from winlab.site import Site
+
+Report = Callable[[str, str], None]
 
 
 @pytest.fixture
@@ -31,8 +33,9 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
     def connected(_uri: str) -> Iterator[None]:
         yield None
 
-    def remove(lab: str, _hosts: object, _overlay: object, gone: Callable[[str, str], None]) -> object:
+    def remove(lab: str, _hosts: object, _overlay: object, gone: Report, left: Report) -> object:
         gone("network", lab)
+        left("volume", f"{lab}.mine.qcow2")
         return list(found)
 
     monkeypatch.setattr(connection, "connected", connected)
@@ -48,7 +51,10 @@ def test_the_folder_is_removed_last_and_reported(problems: list[WinlabError]) ->
     site.folder("ci").write(site.folder("ci").journal, "{}")
     assert destroy.destroy("ci", site, events.append) == ["network ci", f"folder {site.folder('ci').path}"]
     assert not site.folder("ci").path.exists()
-    assert len(events) == 2
+    assert [event.text for event in events if isinstance(event, Note)] == [
+        "The volume 'ci.mine.qcow2' was left alone: winlab did not make it."
+    ]
+    assert len(events) == 3
 
 
 def test_what_can_t_be_removed_is_reported_and_the_folder_stays(

@@ -86,8 +86,7 @@ def test_an_archive_of_winlab_can_be_explained(tmp_path: Path) -> None:
     evidence.name_cause(error)
     parts = [support._failure(error), File("nodes/node-1/serial.log", NO_SSH.encode())]
     path = tmp_path / "it.tar.gz"
-    with path.open("wb") as file:
-        support._pack(file, "winlab-support-lab", parts)
+    path.write_bytes(support._pack("winlab-support-lab", parts))
     assert names(path) == ["restart-refused", "no-ssh"]
 
 

@@ -82,11 +82,11 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
 
-    def node_of(domain: str) -> str:
-        return domain.removeprefix("winlab-lab-")
+    def node_of(one: domains.Machine) -> str:
+        return one.tag.node
 
     def set_state(state: str) -> Any:
-        return lambda _conn, domain: made.states.update({node_of(domain): state})
+        return lambda _conn, one: made.states.update({node_of(one): state})
 
     class NodeScripts:
         def __init__(self, tag: Tag, folder: LabFolder, scale: float, log_in: object = None) -> None:
@@ -112,14 +112,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
             made.calls.append((self.tag.node, call))
             return Changed(changed=True)
 
-    def write(_conn: object, domain: str, _lab: str, values: Sequence[Any]) -> None:
-        made.records[node_of(domain)] = json.loads(json.dumps(list(values)))
+    def write(_conn: object, one: domains.Machine, _lab: str, values: Sequence[Any]) -> None:
+        made.records[node_of(one)] = json.loads(json.dumps(list(values)))
 
     monkeypatch.setattr(domains, "machines", lambda _conn, _lab=None: made.machines)
-    monkeypatch.setattr(domains, "state", lambda _conn, domain: made.states[node_of(domain)])
-    monkeypatch.setattr(adapter, "records", lambda _conn, domain: made.records[node_of(domain)])
+    monkeypatch.setattr(domains, "state", lambda _conn, one: made.states[node_of(one)])
+    monkeypatch.setattr(adapter, "records", lambda _conn, one: made.records[node_of(one)])
     monkeypatch.setattr(adapter, "write_records", write)
-    monkeypatch.setattr(adapter, "card", lambda _conn, domain: (f"mac of {node_of(domain)}", node_of(domain)))
+    monkeypatch.setattr(adapter, "card", lambda _conn, one: (f"mac of {node_of(one)}", node_of(one)))
     monkeypatch.setattr(faults, "BEGIN", {"off": set_state("off"), "suspended": set_state("suspended")})
     monkeypatch.setattr(faults, "END", {"off": set_state("running"), "suspended": set_state("running")})
     monkeypatch.setattr(lab_on_site, "NodeScripts", NodeScripts)

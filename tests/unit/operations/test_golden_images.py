@@ -45,7 +45,7 @@ MADE: set[str] = set()  # the domains that the hypervisor has
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MADE.clear()
-    monkeypatch.setattr(domains, "find", lambda _conn, name: name if name in MADE else None)
+    monkeypatch.setattr(domains, "find", lambda _conn, one: one if one.domain in MADE else None)
     monkeypatch.setattr(ovn, "connect", lambda _: nullcontext(Network(set())))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))

@@ -75,7 +75,7 @@ def test_workers_alone() -> None:
 
 def test_a_prefix_names_machine_and_node() -> None:
     (node,) = make(REHEARSAL, "workers.name=win").nodes
-    assert (node.name, node.domain) == ("win-1", "winlab-lab-win-1")
+    assert (node.name, node.domain) == ("win-1", "winlab-lab.win-1")
     assert node.windows is not None
     assert node.windows.computer_name == "WIN-1"  # join.ps1 compares the two
     for bad in ("Win", "a-very-long-name", "linux", "controller", "1", "", "x_"):

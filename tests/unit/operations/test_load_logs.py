@@ -90,7 +90,7 @@ def test_an_image_goes_to_every_node_of_its_system(lab: FakeLab, web: str, work:
     seen: dict[str, dict[str, bytes]] = {}
 
     def script(tag: Tag, name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        seen[tag.node] = lab.pool.volumes[lab.inside[f"winlab-lab-{tag.node}"]]
+        seen[tag.node] = lab.pool.volumes[lab.inside[f"winlab-lab.{tag.node}"]]
         return {"changed": True}
 
     lab.script = script
@@ -284,8 +284,8 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
         [],
     )
     shown = str(report)
-    assert "=== node-1\n--- conditions\nReady=True" in shown
-    assert "--- kubelet\nlast 7" in shown
+    assert "=== node-1\n--- conditions\n  Ready=True" in shown
+    assert "--- kubelet\n  last 7" in shown
     assert "containerd" not in shown
 
 

@@ -49,7 +49,7 @@ class Source:
 def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """A lab that has everything."""
     IN_DRIVE.clear()
-    monkeypatch.setattr(domains, "medium", lambda _conn, name, _drive: Path(IN_DRIVE[name]))
+    monkeypatch.setattr(domains, "medium", lambda _conn, one, _drive: Path(IN_DRIVE[one.domain]))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     kubectl = tmp_path / "kubectl"
     kubectl.touch()

@@ -227,9 +227,10 @@ def test_a_fault_that_is_over_is_forgotten_before_the_state_is_the_same_again(pl
     """The node was killed, and started by a command that was interrupted; then it is shut down in order."""
     conn = played.conn
     kill = fault.make("kill", ("node-1",))
-    faults_of_vm.write_records(conn, "winlab-lab-node-1", "lab", [kill.record()])
+    machine = domains.machines(conn)[-1]
+    faults_of_vm.write_records(conn, machine, "lab", [kill.record()])
     power.stop("lab", Site(), ["node-1"], Ear())
-    assert faults_of_vm.records(conn, "winlab-lab-node-1") == []
+    assert faults_of_vm.records(conn, machine) == []
 
 
 def test_a_crashed_node_is_left_alone(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def answering(lab: FakeLab) -> None:
         assert name == "push"
         if settings["restore"]:
             return {"changed": True, "sha256": "0" * 64}
-        content = lab.pool.volumes[lab.inside[f"winlab-lab-{tag.node}"]][f"push/{settings['program']}"]
+        content = lab.pool.volumes[lab.inside[f"winlab-lab.{tag.node}"]][f"push/{settings['program']}"]
         return {"changed": True, "sha256": hashlib.sha256(content).hexdigest()}
 
     lab.script = script

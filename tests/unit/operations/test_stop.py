@@ -45,7 +45,7 @@ def test_a_stopped_create_ends_and_the_same_call_resumes(monkeypatch: pytest.Mon
         assert isinstance(ended, RunEnded)
         assert (ended.exit_code, ended.failures) == (130, ())
     assert runs.error_of(lambda: lab.create(plan, until="guests", stop=threading.Event())) is None
-    assert sorted(world.domains) == ["winlab-lab-controller-1", "winlab-lab-node-1", "winlab-lab-node-2"]
+    assert sorted(world.domains) == ["winlab-lab.controller-1", "winlab-lab.node-1", "winlab-lab.node-2"]
     assert not stopping.asked()
 
 
@@ -98,7 +98,7 @@ def test_a_stopped_destroy_leaves_the_rest_and_the_folder(monkeypatch: pytest.Mo
     site, stop = Site(), threading.Event()
     removed: list[str] = []
 
-    def remove(_lab: str, _hosts: object, _overlay: object, gone: Any) -> list[Any]:
+    def remove(_lab: str, _hosts: object, _overlay: object, gone: Any, _left: Any) -> list[Any]:
         stop.set()
         for name in ("a", "b"):
             removed.append(name)

@@ -33,7 +33,7 @@ class Server:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> runs.Clock:
-    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
+    monkeypatch.setattr(domains, "state", lambda *_: "running")
     return runs.clock(monkeypatch)
 
 

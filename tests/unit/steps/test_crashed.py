@@ -12,6 +12,7 @@ import plans
 import pytest
 import runs
 import sites
+from lab_fakes import machine
 
 from winlab.adapters.vm import crash, domains
 from winlab.adapters.vm.crash import Crash
@@ -22,6 +23,7 @@ from winlab.steps.power import shutdown, switch
 
 CPUS = {"return": [{"qom-path": "/machine/unattached/device[0]"}, {"qom-path": "/machine/unattached/device[2]"}]}
 STOP = {"type": "hyper-v", "arg1": 0x7B, "arg2": -4, "arg3": 0xC0000034, "arg4": 0, "arg5": 0}
+MACHINE = machine("node-1")
 
 
 class Qemu:
@@ -48,18 +50,18 @@ class Qemu:
 
 def test_the_stopped_processor_has_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     Qemu(monkeypatch, None, STOP)
-    assert crash.read(None, "x") == Crash(0x7B, ((1 << 64) - 4, 0xC0000034, 0, 0))
+    assert crash.read(None, MACHINE) == Crash(0x7B, ((1 << 64) - 4, 0xC0000034, 0, 0))
 
 
 @pytest.mark.parametrize("told", [None, {"type": "s390"}, {"type": "hyper-v", "arg1": "7"}, "no json", {"a": 1}, [1]])
 def test_a_machine_without_a_code_has_still_crashed(monkeypatch: pytest.MonkeyPatch, told: Any) -> None:
     Qemu(monkeypatch, told, None)
-    assert crash.read(None, "x") == Crash()
+    assert crash.read(None, MACHINE) == Crash()
 
 
 def test_a_running_machine_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     qemu = Qemu(monkeypatch, STOP, None, state=libvirt.VIR_DOMAIN_RUNNING)
-    assert crash.read(None, "x") is None
+    assert crash.read(None, MACHINE) is None
     assert qemu.asked == []
 
 
@@ -135,6 +137,9 @@ class Domain:
         self.now = libvirt.VIR_DOMAIN_SHUTOFF
         self.done.append("destroy")
 
+    def name(self) -> str:
+        return "x"
+
     def create(self) -> None:
         assert not self.isActive(), "libvirt refuses to start a domain with a process"
         self.now = libvirt.VIR_DOMAIN_RUNNING
@@ -144,8 +149,8 @@ class Domain:
 def test_the_same_command_starts_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
-    domains.start(None, "x")
-    domains.start(None, "x")
+    domains.start(None, MACHINE)
+    domains.start(None, MACHINE)
     assert domain.done == ["destroy", "create"]
 
 
@@ -183,4 +188,4 @@ def test_a_question_that_libvirt_does_not_answer_is_reported(monkeypatch: pytest
 
     monkeypatch.setattr(crash, "find", lambda *_: SimpleNamespace(state=lost))
     with pytest.raises(HostError):
-        crash.read(None, "x")
+        crash.read(None, MACHINE)

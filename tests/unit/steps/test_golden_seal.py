@@ -69,8 +69,9 @@ class Builder:
         facts = {"restart": False, "build": "20348.2762", "evaluation_minutes": None, "rearms": 3}
         folder.write(self.note, json.dumps({**facts, "time": 1.0}))
         self._conn = conn
+        machine = plan.builders[0].nodes[0]
         self._xml = (
-            f"<domain type='test'><name>{plan.builders[0].nodes[0].domain}</name><memory>1024</memory>"
+            f"<domain type='test'><name>{machine.domain}</name><uuid>{machine.uuid}</uuid><memory>1024</memory>"
             "<os><type>hvm</type></os></domain>"
         )
         self.domain = conn.defineXML(self._xml)

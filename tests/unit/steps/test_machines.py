@@ -36,7 +36,8 @@ class Machine:
         tag = etree.tostring(tags.element(self.plan, self.node), encoding="unicode")
         self.free = 0
         self.xml = (
-            f"<domain type='test'><name>{self.node.domain}</name><memory>1024</memory><metadata>{tag}</metadata>"
+            f"<domain type='test'><name>{self.node.domain}</name><uuid>{self.node.uuid}</uuid>"
+            f"<memory>1024</memory><metadata>{tag}</metadata>"
             "<os><type>hvm</type></os></domain>"
         )
         self.domain = conn.defineXML(self.xml)
@@ -132,8 +133,8 @@ def test_a_machine_with_a_failed_disk_is_left_paused(machine: Machine, monkeypat
 )
 def test_the_reason_of_a_pause_is_reported(reason: int, errors: dict[str, int], trouble: str | None) -> None:
     domain = SimpleNamespace(state=lambda: [libvirt.VIR_DOMAIN_PAUSED, reason], diskErrors=lambda: errors)
-    conn = cast(Any, SimpleNamespace(lookupByName=lambda _: domain))
-    assert domains.disk_trouble(conn, "x") == trouble
+    conn = cast(Any, SimpleNamespace(lookupByUUIDString=lambda _: domain))
+    assert domains.disk_trouble(conn, plans.make(plans.KVM, "1-0-1").nodes[0]) == trouble
 
 
 def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +158,9 @@ def test_a_machine_names_its_creator(machine: Machine, monkeypatch: pytest.Monke
     (new,) = domains.machines(machine.domain.connect())
     assert (new.tag.uid, new.tag.says_as(old.tag)) == (1234567, True)
     monkeypatch.setattr(account, "uid", lambda: 7654321)
-    assert domains.carries(machine.domain.connect(), machine.node.domain, old.tag)  # a plan decides nothing of it
+    assert domains.carries(machine.domain.connect(), machine.node, old.tag)  # a plan decides nothing of it
     other = old.tag.model_copy(update={"plan": "0123456789abcdef"})
-    domains.set_tag(machine.domain.connect(), machine.node.domain, other)
+    domains.set_tag(machine.domain.connect(), machine.node, other)
     (changed,) = domains.machines(machine.domain.connect())
     assert (changed.tag.uid, changed.tag.plan) == (1234567, "0123456789abcdef")
 
@@ -182,12 +183,12 @@ def test_inputs_of_a_first_boot_are_on_disk_before_the_machine_is_made(
 ) -> None:
     """libvirt flushes no upload, and an empty seed is never recreated."""
     there: list[bool] = []
-    conn, name = machine.domain.connect(), machine.node.domain
-    monkeypatch.setattr(os, "sync", lambda: there.append(domains.find(conn, name) is not None))
+    conn = machine.domain.connect()
+    monkeypatch.setattr(os, "sync", lambda: there.append(domains.find(conn, machine.node) is not None))
     machine.domain.destroy()
     machine.domain.undefine()
     machine.step.run(Quiet())
-    conn.lookupByName(name).destroy()
+    conn.lookupByName(machine.node.domain).destroy()
     machine.step.run(Quiet())
     assert there == [False]
 
@@ -273,8 +274,8 @@ def test_a_completed_first_boot_is_not_repeated(booting: Machine, log: str, last
 
 
 def test_a_machine_that_has_booted_keeps_its_disk(booting: Machine) -> None:
-    first_boot.unmark(booting.domain.connect(), booting.node.domain)
-    first_boot.unmark(booting.domain.connect(), booting.node.domain)
+    first_boot.unmark(booting.domain.connect(), booting.node)
+    first_boot.unmark(booting.domain.connect(), booting.node)
     booting.domain.destroy()
     booting.step.run(Quiet())
     assert booting.disks == []
@@ -298,14 +299,14 @@ def test_a_machine_that_stopped_cleanly_is_started_again(
 
 
 def test_a_machine_of_an_earlier_version_keeps_its_disk(machine: Machine) -> None:
-    assert not first_boot.is_marked(machine.domain.connect(), machine.node.domain)
+    assert not first_boot.is_marked(machine.domain.connect(), machine.node)
     machine.domain.destroy()
     machine.step.run(Quiet())
     assert machine.disks == []
 
 
 def test_a_machine_that_is_paused_in_its_first_boot_resumes(booting: Machine) -> None:
-    assert first_boot.is_marked(booting.domain.connect(), booting.node.domain)
+    assert first_boot.is_marked(booting.domain.connect(), booting.node)
     booting.domain.suspend()
     booting.step.run(Quiet())
     assert booting.step.done()

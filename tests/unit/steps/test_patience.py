@@ -51,7 +51,7 @@ class Busy(Kubectl):
 def asking(monkeypatch: pytest.MonkeyPatch) -> Callable[[Kubectl], Run]:
     runs.clock(monkeypatch)
     monkeypatch.setattr(crash, "read", lambda *_: None)
-    monkeypatch.setattr(domains, "state", lambda _conn, _name: "running")
+    monkeypatch.setattr(domains, "state", lambda *_: "running")
 
     def run(kubectl: Kubectl) -> Run:
         monkeypatch.setattr(Kubectl, "of", lambda _: kubectl)
@@ -122,7 +122,7 @@ def test_an_api_server_whose_machine_has_ended_is_not_waited_for(
 ) -> None:
     run_ = asking(Busy(1_000_000, {}))
     monkeypatch.setattr(Kubectl, "run", lambda *_, **__: (_ for _ in ()).throw(BUSY))
-    monkeypatch.setattr(domains, "state", lambda _conn, name: "running" if name.endswith("node-1") else state)
+    monkeypatch.setattr(domains, "state", lambda _conn, one: "running" if one.name == "node-1" else state)
     kubectl = Kubectl.of(run_.folder)
     for waits in (
         lambda: pod_network.await_share(run_, run_.plan.nodes[0], Quiet()),

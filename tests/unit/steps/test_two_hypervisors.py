@@ -119,8 +119,8 @@ def test_no_step_touches_the_pool_of_another(monkeypatch: pytest.MonkeyPatch, tm
     run, first, second = begun()
     asked: dict[str, set[str]] = {}
 
-    def find(conn: str, name: str) -> None:
-        asked.setdefault(name, set()).add(conn)
+    def find(conn: str, one: domains.Named) -> None:
+        asked.setdefault(one.domain, set()).add(conn)
 
     monkeypatch.setattr(domains, "find", find)
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: tmp_path)

@@ -19,8 +19,8 @@ def proc(tmp_path: Path) -> Path:
         13: ["ovsdb-server", "--remote=punix:/run/ovn/ovnsb_db.sock", "/var/lib/ovn/ovnsb_db.db"],
         14: ["/usr/sbin/libvirtd", "-d"],
         15: ["vi", "libvirtd"],
-        16: ["/usr/bin/qemu-system-x86_64", "-name", "guest=winlab-survive-node-1,debug-threads=on"],
-        17: ["/usr/bin/qemu-system-x86_64", "-name", "guest=winlab-survive2-node-1,debug-threads=on"],
+        16: ["/usr/bin/qemu-system-x86_64", "-name", "guest=winlab-survive.node-1,debug-threads=on"],
+        17: ["/usr/bin/qemu-system-x86_64", "-name", "guest=winlab-survive2.node-1,debug-threads=on"],
         18: [],
     }
     for pid, words in commands.items():
@@ -68,8 +68,8 @@ def test_differences_are_named() -> None:
         ("volumes", "field.node-1.disk.qcow2", False),
         ("volumes", "survive.node-1.disk.qcow2", True),
         ("volumes", "golden-1a2b.machine.disk.qcow2", True),  # the lab's own golden image is made in it
-        ("domains", "winlab-field-node-1", False),
-        ("domains", "winlab-survive-node-1", True),
+        ("domains", "winlab-field.node-1", False),
+        ("domains", "winlab-survive.node-1", True),
         ("rows", ROW.format("survive"), True),
         ("rows", "DNS 13 []", False),
         ("links", "vnet7", False),

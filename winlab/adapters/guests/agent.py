@@ -10,6 +10,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.vm import agent
 from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Named
 from winlab.design import contract
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -22,9 +23,9 @@ MOST = 1 << 20  # characters of one text
 class AgentGuest:
     """A guest reached through its agent, for command lines without quotation marks: the agent would escape these."""
 
-    def __init__(self, conn: Connection, domain: str, tag: Tag) -> None:
+    def __init__(self, conn: Connection, machine: Named, tag: Tag) -> None:
         self._conn = conn
-        self._domain = domain
+        self._machine = machine
         self._tag = tag
 
     def execute(
@@ -37,7 +38,7 @@ class AgentGuest:
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`. The command's output comes when it has ended."""
         line = command_line(self._tag.system, command)
-        code, out, err = agent.execute(self._conn, self._domain, ["cmd.exe", "/c", line], stdin)
+        code, out, err = agent.execute(self._conn, self._machine, ["cmd.exe", "/c", line], stdin)
         stdout(out)
         stderr(err)
         return code
@@ -46,7 +47,7 @@ class AgentGuest:
         """See :class:`winlab.adapters.guests.base.Guest`: there is nothing to close."""
 
 
-def texts(conn: Connection, domain: str, tag: Tag, folder: LabFolder, call: contract.Logs) -> dict[str, str]:
+def texts(conn: Connection, machine: Named, tag: Tag, folder: LabFolder, call: contract.Logs) -> dict[str, str]:
     """What the agent shows of a running guest, by name: why logins fail, and the logs if the payload CD is inserted.
 
     Empty if the guest has no responding agent.
@@ -54,10 +55,10 @@ def texts(conn: Connection, domain: str, tag: Tag, folder: LabFolder, call: cont
     :param call: how many lines of which logs.
     """
     own = ways(tag.system)
-    if not own.signs or not agent.answers(conn, domain):
+    if not own.signs or not agent.answers(conn, machine):
         return {}
     told: dict[str, str] = {}
-    with NodeScripts(tag, folder, 1.0, partial(AgentGuest, conn, domain, tag)) as there:
+    with NodeScripts(tag, folder, 1.0, partial(AgentGuest, conn, machine, tag)) as there:
         try:
             for name, line in own.signs.items():
                 try:

@@ -92,7 +92,10 @@ class Ways(Protocol):
     """How a system does what winlab needs of its nodes: linux.py and windows.py."""
 
     def line(self, words: Sequence[str]) -> str:
-        """The words of a command as one line for the guest's shell."""
+        """The words of a command as one line for the guest's shell: the program gets each as it is.
+
+        :raises UsageError: the shell can't be given one of them.
+        """
 
     def by_ssh(self, line: str) -> str:
         """The line for a shell that ssh starts, with UTF-8 as the encoding of every program."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from winlab import run
 from winlab.adapters.guests.base import Execute
+from winlab.errors import UsageError
 
 DRIVES = "D E F G H I J"
 NO_FILE = 0xFFFD0000  # the exit code of powershell.exe when the file of -File does not exist
@@ -17,6 +18,7 @@ SIGNS = {
     "firewall": "netsh.exe advfirewall show allprofiles",
     "bootstrap": r"type C:\winlab\bootstrap.log",
 }
+CMD = frozenset('&|<>^()%!"')  # what cmd.exe takes for its own
 FLAGS = ("-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass")
 
 
@@ -24,8 +26,22 @@ class WindowsWays:
     """See :class:`winlab.adapters.guests.base.Ways`."""
 
     def line(self, words: Sequence[str]) -> str:
-        """A line as Windows programs split it."""
-        return run.windows_line(words)
+        """A line that cmd.exe takes for one command, and that Windows programs split into these words.
+
+        :raises UsageError: a word can't be written in such a line.
+        """
+        program, *rest = words
+        if set(program) & set('"%') or any(set(word) & set("\r\n\0") for word in words):
+            raise UsageError(
+                "cmd.exe can't be given these words.",
+                why="None may have a line end, and the first one, the program, no quotation mark and no percent sign.",
+                cure="Give the whole command as a single word: it is run as a line of cmd.exe.",
+            )
+        # cmd.exe looks for a program in real quotation marks only
+        first = f'"{program}"' if set(program) & (CMD | set(" \t,;=@")) or not program else program
+        line = " ".join([first, *map(_word, rest)])
+        # with /c, cmd.exe may remove the first quotation mark of a line that begins with one, and the last one
+        return f"@{line}" if line.startswith('"') else line
 
     def by_ssh(self, line: str) -> str:
         """OpenSSH's default shell is cmd.exe, and its console has the country's encoding, whereas WinRM gives it UTF-8.
@@ -79,6 +95,21 @@ class WindowsWays:
     def step_clock(self, milliseconds: int) -> str:
         """Without a time server: a lab may reach none, as ``w32tm /resync`` would need."""
         return _script(f"Set-Date -Adjust ([TimeSpan]::FromMilliseconds({milliseconds}))")
+
+
+def _word(word: str) -> str:
+    """A word for Windows' CommandLineToArgvW, through which cmd.exe passes without taking anything of it for its own.
+
+    All quotation marks have carets, so cmd.exe sees none, and every other caret counts. It replaces variables before it
+    looks at carets; a name that begins and ends with one is not a variable's, so its percent signs stay.
+    """
+    quoted, made, before = run.windows_line([word]), "", ""
+    if not set(word) & CMD:
+        return quoted
+    for letter in quoted:
+        made += f"^{letter}" if letter in CMD or before == "%" else letter
+        before = letter
+    return made
 
 
 def _script(text: str) -> str:

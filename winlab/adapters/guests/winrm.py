@@ -4,13 +4,17 @@ is accepted, regardless of its address.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import requests
 from spnego.exceptions import SpnegoError
+from urllib3.connection import HTTPSConnection
+from urllib3.connectionpool import HTTPSConnectionPool
 from winrm.exceptions import (
     InvalidCredentialsError,
     WinRMError,
@@ -39,6 +43,8 @@ LOST = (
     SpnegoError,
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
+MOST = 1 << 20  # bytes of an answer
+PATIENCE = 3  # a whole request with its logins may take so many times as long as the node may be silent
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
 OUTPUT_SECONDS = 3  # the same for output: short, because a command's output is requested repeatedly
 NO_SHELL = 2150858843  # ERROR_WSMAN_INVALID_SELECTORS of wsmerror.h: Windows or WinRM has restarted
@@ -47,22 +53,117 @@ GRACE = 3.5  # seconds that a request still has when the work was asked to stop:
 
 
 class Protocol(_Protocol):
-    """pywinrm's protocol with a server that has a certificate for *name*, regardless of its address."""
+    """pywinrm's protocol with one node, which is not trusted: it may be broken into, or another machine.
+
+    The server needs a certificate for *name*, regardless of its address. No request goes to any other address: neither
+    redirects nor the Administrator's password. An answer has limits on its size and on its time.
+    """
 
     def __init__(self, *, name: str, **options: Any) -> None:
         super().__init__(**options)
-        self.transport.build_session().mount("https://", _Named(name))
+        self._node = _Node(name)
+        session = self.transport.build_session()
+        session.adapters.clear()
+        session.mount(options["endpoint"], self._node)
+        session.headers["Accept-Encoding"] = "identity"
+
+    def send_message(self, message: str) -> bytes:
+        """What the node answers to a request.
+
+        :raises ReadTimeout: the answer takes too long, even if something of it arrives again and again.
+        """
+        with self._node.within(PATIENCE * self.read_timeout_sec):
+            return bytes(super().send_message(message))
 
 
-class _Named(requests.adapters.HTTPAdapter):
+class _Node(requests.adapters.HTTPAdapter):
     """Connections to a server that has a certificate for this name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._socket: socket.socket | None = None
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options, assert_hostname=self._name)
+        node = self
+
+        class Connection(HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                node._socket = self.sock
+
+        class Pool(HTTPSConnectionPool):
+            ConnectionCls = Connection
+
+        self.poolmanager.pool_classes_by_scheme = {"https": Pool}
+
+    def send(self, *arguments: Any, **options: Any) -> requests.Response:
+        """The answer to one HTTP request; its body is read later, through :func:`_body`.
+
+        :raises WinRMError: it is not one that WinRM gives.
+        """
+        response = super().send(*arguments, **options)
+        if 300 <= response.status_code < 400:
+            response.close()
+            raise WinRMError("It redirects to another address, which winlab does not ask.")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            response.close()
+            raise WinRMError("Its answer is compressed, which winlab did not ask for.")
+        response.raw.stream = partial(_body, response.raw)
+        return response
+
+    def close(self) -> None:
+        """End the connection at once: urllib3 keeps it until its own objects are collected."""
+        super().close()
+        self._cut()
+
+    def _cut(self) -> None:
+        if (connected := self._socket) is not None:
+            with suppress(OSError):  # TLS is not to say goodbye: another thread may be reading
+                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Cut the connection if the block takes longer.
+
+        :raises ReadTimeout: it did.
+        """
+        ended, over = threading.Event(), threading.Event()
+
+        def watch() -> None:
+            if not ended.wait(seconds):
+                over.set()
+                self._cut()
+                while not ended.wait(1):  # a connection that was being made had no socket yet
+                    self._cut()
+
+        threading.Thread(target=watch, daemon=True).start()
+        failure: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            failure = error
+            if not over.is_set():
+                raise
+        finally:
+            ended.set()
+        if over.is_set():
+            raise requests.exceptions.ReadTimeout(f"no complete answer within {seconds:.0f} s") from failure
+
+
+def _body(raw: Any, *_arguments: object, **_options: object) -> Iterator[bytes]:
+    """The body of an answer, in place of urllib3's own stream, which reads lines of any length.
+
+    :raises WinRMError: it is too long.
+    """
+    have = 0
+    while block := raw.read(BLOCK, decode_content=False):
+        have += len(block)
+        if have > MOST:
+            raw.close()
+            raise WinRMError(f"Its answer has more than {MOST:,} bytes.")
+        yield block
 
 
 class WinRmGuest:
@@ -84,7 +185,11 @@ class WinRmGuest:
         )
         self._abandoned = False  # whether a request never ended: the connection can't be used again
         open_shell = partial(self._protocol.open_shell, codepage=65001, idle_timeout=IDLE)
-        self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
+        try:
+            self._shell = self._guarded(lambda: self._ask(lambda: str(open_shell())))
+        except BaseException:
+            self._protocol.transport.close_session()
+            raise
 
     def execute(
         self,

@@ -96,7 +96,7 @@ def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
             facts += [f"{name}: {line}" for line in telling(text.splitlines())]
     except WinlabError as error:
         facts.append(f"the node: {error.what}")
-    return "\n       ".join(facts)
+    return "\n".join(facts)
 
 
 def telling(lines: Iterable[str]) -> list[str]:

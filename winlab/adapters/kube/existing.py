@@ -158,7 +158,7 @@ def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kube
     if reasons := problems(cluster, network_cidr, names, kubelet_minor):
         raise UsageError(
             f"Workers of this lab can't join the cluster at {cluster.server}.",
-            why="\n       ".join(reasons),
+            why="\n".join(reasons),
             cure="Choose fitting values with --set network.cidr=, --set kubernetes.version=, --prefix or --server; "
             f"or change what it advertises: 'kubectl -n {place.namespace} edit configmap {place.name}'.",
         )

@@ -17,7 +17,7 @@ import libvirt_qemu
 
 from winlab import documents, stopping
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.domains import find
+from winlab.adapters.vm.domains import Named, find
 from winlab.errors import GuestError, UnreachableError
 
 ANSWER = 5  # seconds for the answer to one request
@@ -26,17 +26,17 @@ POLL = 0.5  # seconds
 OUTPUT = 8 << 20  # bytes of one stream; libvirt itself refuses an answer of more than 10 MiB
 
 
-def answers(conn: Connection, name: str) -> bool:
+def answers(conn: Connection, machine: Named) -> bool:
     """Whether the agent of a running guest answers."""
     try:
-        _ask(conn, name, "guest-ping")
+        _ask(conn, machine, "guest-ping")
     except GuestError:
         return False
     return True
 
 
 def execute(
-    conn: Connection, name: str, words: Sequence[str], stdin: bytes = b"", limit: float = LIMIT
+    conn: Connection, machine: Named, words: Sequence[str], stdin: bytes = b"", limit: float = LIMIT
 ) -> tuple[int, bytes, bytes]:
     """Run a program in the guest, as its agent's user; returns its exit code, output and errors.
 
@@ -45,14 +45,14 @@ def execute(
     :raises GuestError: it refuses, answers nonsense, or the program does not end in time.
     """
     more = {"input-data": base64.b64encode(stdin).decode()} if stdin else {}
-    started = _ask(conn, name, "guest-exec", path=words[0], arg=list(words[1:]), **{"capture-output": True}, **more)
+    started = _ask(conn, machine, "guest-exec", path=words[0], arg=list(words[1:]), **{"capture-output": True}, **more)
     pid = started.get("pid") if isinstance(started, dict) else None
     if type(pid) is not int:
-        raise GuestError(f"The guest agent in '{name}' does not say what it started.")
+        raise GuestError(f"The guest agent in '{machine.domain}' does not say what it started.")
     end = time.monotonic() + limit
     while time.monotonic() < end:
         stopping.check()
-        status = _ask(conn, name, "guest-exec-status", pid=pid)
+        status = _ask(conn, machine, "guest-exec-status", pid=pid)
         if not isinstance(status, dict):
             break
         if status.get("exited") is True:
@@ -60,7 +60,9 @@ def execute(
             code = status.get("exitcode", -1)
             return (code if type(code) is int else -1), _output(status, "out-data"), _output(status, "err-data")
         time.sleep(POLL)
-    raise GuestError(f"'{words[0]}' has not ended in '{name}' within {limit:.0f} s.", why="Its guest agent started it.")
+    raise GuestError(
+        f"'{words[0]}' has not ended in '{machine.domain}' within {limit:.0f} s.", why="Its guest agent started it."
+    )
 
 
 def _output(status: dict[str, object], stream: str) -> bytes:
@@ -71,7 +73,7 @@ def _output(status: dict[str, object], stream: str) -> bytes:
         return b""
 
 
-def _ask(conn: Connection, name: str, what: str, **arguments: object) -> object:
+def _ask(conn: Connection, machine: Named, what: str, **arguments: object) -> object:
     """What the agent returns.
 
     :raises UnreachableError: it does not answer, or there is none.
@@ -79,14 +81,14 @@ def _ask(conn: Connection, name: str, what: str, **arguments: object) -> object:
     """
     question = {"execute": what, "arguments": arguments} if arguments else {"execute": what}
     try:
-        domain = find(conn, name)
+        domain = find(conn, machine)
         if domain is None:
-            raise UnreachableError(f"There is no domain '{name}'.")
+            raise UnreachableError(f"There is no domain '{machine.domain}'.")
         told = documents.from_json(libvirt_qemu.qemuAgentCommand(domain, json.dumps(question), ANSWER, 0))
     except libvirt.libvirtError as error:
         refused = error.get_error_code() == libvirt.VIR_ERR_INTERNAL_ERROR
         kind = GuestError if refused else UnreachableError
-        raise kind(f"The guest agent in '{name}' does not do '{what}'.", why=str(error)) from error
+        raise kind(f"The guest agent in '{machine.domain}' does not do '{what}'.", why=str(error)) from error
     except ValueError as error:
-        raise GuestError(f"The guest agent in '{name}' answers nonsense.", why=str(error)) from error
+        raise GuestError(f"The guest agent in '{machine.domain}' answers nonsense.", why=str(error)) from error
     return told.get("return") if isinstance(told, dict) else None

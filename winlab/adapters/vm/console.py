@@ -32,15 +32,16 @@ def _raw_terminal() -> Iterator[int]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def join(conn: libvirt.virConnect, name: str) -> None:
+def join(conn: libvirt.virConnect, machine: domains.Named) -> None:
     """Connect the domain's first serial port to the terminal until Ctrl-] or until the domain ends.
 
     :raises UsageError: there is no terminal.
     """
-    domain = domains.get(conn, name)
+    domain = domains.get(conn, machine)
     stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
     with explained(
-        f"The serial console of '{name}' can't be opened.", cure="The node must be running: see 'winlab status'."
+        f"The serial console of '{machine.domain}' can't be opened.",
+        cure="The node must be running: see 'winlab status'.",
     ):
         domain.openConsole(None, stream, 0)
     try:

@@ -17,7 +17,7 @@ import libvirt_qemu
 
 from winlab import documents
 from winlab.adapters.vm.connection import Connection, answering
-from winlab.adapters.vm.domains import find
+from winlab.adapters.vm.domains import Named, find
 
 ARGUMENTS = 4  # of a bugcheck; the register before them has its code
 MOST = 1 << 16  # bytes of an answer that are read
@@ -32,9 +32,9 @@ class Crash:
 
 
 @answering()
-def read(conn: Connection, name: str) -> Crash | None:
+def read(conn: Connection, machine: Named) -> Crash | None:
     """What the kernel of a crashed machine reported; None if the machine is not in that state."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None or domain.state()[0] != libvirt.VIR_DOMAIN_CRASHED:
         return None
     with suppress(libvirt.libvirtError, ValueError):  # then there is no code to report

@@ -1,12 +1,15 @@
-"""Domains: define, start, inspect, remove. winlab recognizes its own by their tags."""
+"""Domains: define, start, inspect, remove.
+
+winlab recognizes its own by their tags and identifies each by its UUID. A name can be changed, and can be another's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 from xml.sax.saxutils import quoteattr
 
 import libvirt
@@ -35,6 +38,18 @@ PAUSED = ("paused", "suspended")  # states that a resume ends
 KEY_ENTER = 28  # linux/input-event-codes.h
 
 
+class Named(Protocol):
+    """A machine: a node of a plan, or one that was found."""
+
+    @property
+    def domain(self) -> str:
+        """The domain's name, for messages."""
+
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID, which identifies it."""
+
+
 @dataclass(frozen=True)
 class Machine:
     """A domain that winlab made: its name, state (a word) and tag, and whether libvirt starts it with the host.
@@ -48,6 +63,11 @@ class Machine:
     autostart: bool = False
     hypervisor: str = ""
 
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID."""
+        return self.tag.uuid
+
 
 def order(machine: Machine) -> tuple[str, bool, str, str]:
     """The sort key for lists of machines."""
@@ -56,77 +76,112 @@ def order(machine: Machine) -> tuple[str, bool, str, str]:
 
 @answering()
 def machines(conn: libvirt.virConnect, lab: str | None = None) -> list[Machine]:
-    """All domains that carry winlab's tag, of one lab or of all, sorted."""
-    tagged = []
+    """All machines of one lab or of all, sorted: domains with winlab's tag and the UUID that belongs to it."""
+    found = []
     for domain in conn.listAllDomains():
-        try:
+        with _there():
             tag = tags.read(domain.XMLDesc(0))
             if tag is not None and lab in (None, tag.lab):
-                tagged.append(Machine(domain.name(), _state(domain), tag, bool(domain.autostart())))
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
-                raise
-    return sorted(tagged, key=order)
+                found.append(Machine(domain.name(), _state(domain), tag, bool(domain.autostart())))
+    return sorted(found, key=order)
 
 
 @answering()
-def find(conn: libvirt.virConnect, name: str) -> libvirt.virDomain | None:
-    """The domain *name*, or None."""
+def copies(conn: libvirt.virConnect, lab: str) -> list[str]:
+    """The names of a user's own copies of a lab's machines, sorted: no command touches them."""
+    found = []
+    for domain in conn.listAllDomains():
+        with _there():
+            if tags.copied_from(domain.XMLDesc(0)) == lab:
+                found.append(str(domain.name()))
+    return sorted(found)
+
+
+@contextmanager
+def _there() -> Iterator[None]:
+    """Skip a domain that was removed meanwhile."""
     try:
-        return conn.lookupByName(name)
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+            raise
+
+
+@answering()
+def find(conn: libvirt.virConnect, machine: Named) -> libvirt.virDomain | None:
+    """The machine's domain, whatever its name is now; None if there is none."""
+    return _found(lambda: conn.lookupByUUIDString(machine.uuid))
+
+
+def _found(look: Callable[[], libvirt.virDomain]) -> libvirt.virDomain | None:
+    try:
+        return look()
     except libvirt.libvirtError as error:
         if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
             return None
         raise
 
 
-def get(conn: libvirt.virConnect, name: str) -> libvirt.virDomain:
-    """The domain *name*.
+def get(conn: libvirt.virConnect, machine: Named) -> libvirt.virDomain:
+    """The machine's domain.
 
     :raises NotFoundError: there is none.
     """
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
-        raise NotFoundError(f"There is no domain '{name}'.", cure="'winlab status' shows what there is.")
+        raise NotFoundError(f"There is no domain '{machine.domain}'.", cure="'winlab status' shows what there is.")
     return domain
 
 
 @answering()
-def tag_of(conn: libvirt.virConnect, name: str) -> Tag | None:
-    """The tag of the domain *name*; None if there is no such domain.
-
-    :raises ConflictError: there is one, and winlab did not make it.
-    """
-    domain = find(conn, name)
-    if domain is None:
-        return None
-    tag = tags.read(domain.XMLDesc(0))
-    if tag is None:
-        raise ConflictError(
-            f"There is a domain '{name}' that winlab did not make.",
-            cure="Rename or remove it, or give the lab another name.",
-        )
-    return tag
+def name_of(conn: libvirt.virConnect, machine: Named) -> str:
+    """The name that the machine's domain has now, or is to get: an earlier version or a user may have chosen it."""
+    domain = find(conn, machine)
+    return machine.domain if domain is None else str(domain.name())
 
 
 @answering()
-def described(conn: libvirt.virConnect, name: str) -> str:
+def tag_of(conn: libvirt.virConnect, machine: Named) -> Tag | None:
+    """The tag of the machine's domain; None if there is no such domain, and its name is free.
+
+    :raises ConflictError: the name or the UUID belongs to another domain.
+    """
+    domain = find(conn, machine)
+    if domain is not None:
+        if (tag := tags.read(domain.XMLDesc(0))) is not None:
+            return tag
+        named = str(domain.name())
+    elif (domain := _found(lambda: conn.lookupByName(machine.domain))) is None:
+        return None
+    else:
+        named = machine.domain
+    other = tags.read(domain.XMLDesc(0))
+    raise ConflictError(
+        f"There is a domain '{named}' that winlab did not make."
+        if other is None
+        else f"The domain '{named}' is '{other.node}' of the lab '{other.lab}'.",
+        cure="Rename or remove it, or give the lab another name.",
+    )
+
+
+@answering()
+def described(conn: libvirt.virConnect, machine: Named) -> str:
     """The domain as it is now, as libvirt's XML without secrets.
 
     :raises NotFoundError: there is none.
     """
-    return str(get(conn, name).XMLDesc(0))
+    return str(get(conn, machine).XMLDesc(0))
 
 
-def is_running(conn: libvirt.virConnect, name: str) -> bool:
+def is_running(conn: libvirt.virConnect, machine: Named) -> bool:
     """Whether the domain exists and its guest runs: a paused one is active, but does not run."""
-    return state(conn, name) == "running"
+    return state(conn, machine) == "running"
 
 
 @answering()
-def state(conn: libvirt.virConnect, name: str) -> str:
+def state(conn: libvirt.virConnect, machine: Named) -> str:
     """The domain's state in a word; ``gone`` if there is none."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     return "gone" if domain is None else _state(domain)
 
 
@@ -139,9 +194,9 @@ def _state(domain: libvirt.virDomain) -> str:
 
 
 @answering()
-def disk_trouble(conn: libvirt.virConnect, name: str) -> Literal["full", "failed"] | None:
+def disk_trouble(conn: libvirt.virConnect, machine: Named) -> Literal["full", "failed"] | None:
     """Why QEMU paused the domain, if a disk is the cause: there was no space left, or it can't be read or written."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None or domain.state() != [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_IOERROR]:
         return None
     errors = domain.diskErrors()
@@ -149,28 +204,28 @@ def disk_trouble(conn: libvirt.virConnect, name: str) -> Literal["full", "failed
 
 
 @answering()
-def was_shut_down(conn: libvirt.virConnect, name: str) -> bool:
+def was_shut_down(conn: libvirt.virConnect, machine: Named) -> bool:
     """Whether the domain is off because its guest shut down, not because its power or process ended.
 
     libvirt remembers this until it restarts itself.
     """
-    code, reason = get(conn, name).state()
+    code, reason = get(conn, machine).state()
     return bool(code == libvirt.VIR_DOMAIN_SHUTOFF and reason == libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN)
 
 
 @answering()
-def ended_in_order(conn: libvirt.virConnect, name: str) -> bool:
+def ended_in_order(conn: libvirt.virConnect, machine: Named) -> bool:
     """Whether the domain is off without a cut of its power or process: it shut down, or was saved to a file.
 
     libvirt remembers a shutdown until it restarts itself.
     """
-    return was_shut_down(conn, name) or bool(get(conn, name).hasManagedSaveImage())
+    return was_shut_down(conn, machine) or bool(get(conn, machine).hasManagedSaveImage())
 
 
 @answering()
-def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
+def inserted(conn: libvirt.virConnect, machine: Named) -> dict[str, Path]:
     """The files of the CDs in the domain's drives, by target name."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
         return {}
     root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
@@ -179,9 +234,9 @@ def inserted(conn: libvirt.virConnect, name: str) -> dict[str, Path]:
 
 
 @answering()
-def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
+def medium(conn: libvirt.virConnect, machine: Named, target: str) -> Path | None:
     """The file of the CD that is in a drive now; None if the drive is empty or there is no such domain."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
         return None
     source = etree.fromstring(domain.XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']/../source")
@@ -189,22 +244,21 @@ def medium(conn: libvirt.virConnect, name: str, target: str) -> Path | None:
 
 
 @answering()
-def has_disk(conn: libvirt.virConnect, name: str, target: str) -> bool:
+def has_disk(conn: libvirt.virConnect, machine: Named, target: str) -> bool:
     """Whether the domain has a disk with this target name."""
-    return (
-        etree.fromstring(get(conn, name).XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']") is not None
-    )
+    root = etree.fromstring(get(conn, machine).XMLDesc(0).encode())
+    return root.find(f"devices/disk/target[@dev='{target}']") is not None
 
 
-def attach(conn: libvirt.virConnect, name: str, target: str, path: Path) -> None:
+def attach(conn: libvirt.virConnect, machine: Named, target: str, path: Path) -> None:
     """Attach another qcow2 disk on virtio-scsi to the domain, now and for later starts."""
     disk = (
         f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>"
         f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
     )
-    domain = get(conn, name)
+    domain = get(conn, machine)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
-    with explained(f"The disk '{path}' can't be attached to '{name}'."):
+    with explained(f"The disk '{path}' can't be attached to '{machine.domain}'."):
         domain.attachDeviceFlags(disk, flags)
 
 
@@ -213,28 +267,24 @@ def files(conn: libvirt.virConnect) -> set[str]:
     """The paths of all files that are disks or CDs of any domain."""
     paths = set()
     for domain in conn.listAllDomains():
-        try:
+        with _there():
             root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
-        except libvirt.libvirtError as error:
-            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:  # removed meanwhile
-                raise
-            continue
-        paths |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
+            paths |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
     return paths
 
 
-def insert(conn: libvirt.virConnect, name: str, target: str, bus: str, path: Path) -> None:
+def insert(conn: libvirt.virConnect, machine: Named, target: str, bus: str, path: Path) -> None:
     """Insert a CD (a file) into a drive instead of its present one, now and for later starts."""
-    _change(conn, name, target, bus, f"<source file={quoteattr(str(path))}/>")
+    _change(conn, machine, target, bus, f"<source file={quoteattr(str(path))}/>")
 
 
-def eject(conn: libvirt.virConnect, name: str, target: str, bus: str = "sata") -> None:
+def eject(conn: libvirt.virConnect, machine: Named, target: str, bus: str = "sata") -> None:
     """Take the CD out of a drive, now and for later starts."""
-    _change(conn, name, target, bus, "")
+    _change(conn, machine, target, bus, "")
 
 
-def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: str) -> None:
-    domain = get(conn, name)
+def _change(conn: libvirt.virConnect, machine: Named, target: str, bus: str, source: str) -> None:
+    domain = get(conn, machine)
     drive = (
         f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/>{source}"
         f"<target dev='{target}' bus='{bus}'/><readonly/></disk>"
@@ -243,61 +293,61 @@ def _change(conn: libvirt.virConnect, name: str, target: str, bus: str, source: 
     if domain.isActive():
         flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
     cure = "Run the same command again; if its machine has ended meanwhile, that starts it."
-    with explained(f"The CD in '{target}' of '{name}' can't be changed.", cure):
+    with explained(f"The CD in '{target}' of '{machine.domain}' can't be changed.", cure):
         domain.updateDeviceFlags(drive, flags)
 
 
-def define_and_start(conn: libvirt.virConnect, name: str, xml: str) -> None:
+def define_and_start(conn: libvirt.virConnect, machine: Named, xml: str) -> None:
     """Define the domain as this user's, and start it; one that is paused is resumed. Safe to repeat."""
-    with explained(f"The domain '{name}' can't be started.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
-        if find(conn, name) is None:
+    with explained(f"The domain '{machine.domain}' can't be defined."):
+        if find(conn, machine) is None:
             conn.defineXML(tags.new(xml, account.uid()))
-    start(conn, name)
+    start(conn, machine)
 
 
-def start(conn: libvirt.virConnect, name: str) -> None:
+def start(conn: libvirt.virConnect, machine: Named) -> None:
     """Start the domain; one that is paused is resumed, one that crashed is started again. Safe to repeat."""
-    domain = get(conn, name)
+    domain = get(conn, machine)
     with explained(
-        f"The domain '{name}' can't be started.",
+        f"The domain '{domain.name()}' can't be started.",
         cure="'winlab doctor' says whether the host is ready for labs.",
-        evidence=f"/var/log/libvirt/qemu/{name}.log",
+        evidence=f"/var/log/libvirt/qemu/{domain.name()}.log",
     ):
         if domain.isActive() and domain.state()[0] == libvirt.VIR_DOMAIN_CRASHED:
             domain.destroy()
         if not domain.isActive():
             domain.create()
-    resume(conn, name)
+    resume(conn, machine)
 
 
-def suspend(conn: libvirt.virConnect, name: str) -> None:
+def suspend(conn: libvirt.virConnect, machine: Named) -> None:
     """Stop a running domain's processors; its memory stays as it is. Safe to repeat."""
-    domain = get(conn, name)
-    with explained(f"The domain '{name}' can't be suspended."):
+    domain = get(conn, machine)
+    with explained(f"The domain '{machine.domain}' can't be suspended."):
         if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
             domain.suspend()
 
 
-def press_power(conn: libvirt.virConnect, name: str) -> None:
+def press_power(conn: libvirt.virConnect, machine: Named) -> None:
     """Press the power button (ACPI). The guest decides what to do; nothing happens if it is already off."""
-    domain = get(conn, name)
-    with explained(f"The power button of '{name}' can't be pressed."):
+    domain = get(conn, machine)
+    with explained(f"The power button of '{machine.domain}' can't be pressed."):
         if domain.isActive():
             domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
 
 
-def cut_power(conn: libvirt.virConnect, name: str) -> None:
+def cut_power(conn: libvirt.virConnect, machine: Named) -> None:
     """Switch the domain off at once, as by its plug. Safe to repeat."""
-    domain = get(conn, name)
-    with explained(f"The power of '{name}' can't be cut."):
+    domain = get(conn, machine)
+    with explained(f"The power of '{machine.domain}' can't be cut."):
         if domain.isActive():
             domain.destroy()
 
 
-def set_autostart(conn: libvirt.virConnect, name: str, *, wanted: bool) -> bool:
+def set_autostart(conn: libvirt.virConnect, machine: Named, *, wanted: bool) -> bool:
     """Set whether libvirt starts the domain when it starts with the host; returns whether that changed."""
-    domain = get(conn, name)
-    with explained(f"Whether '{name}' starts with the host can't be changed."):
+    domain = get(conn, machine)
+    with explained(f"Whether '{machine.domain}' starts with the host can't be changed."):
         if bool(domain.autostart()) == wanted:
             return False
         domain.setAutostart(int(wanted))
@@ -305,37 +355,39 @@ def set_autostart(conn: libvirt.virConnect, name: str, *, wanted: bool) -> bool:
 
 
 @answering()
-def memory_mib(conn: libvirt.virConnect, name: str) -> int:
+def memory_mib(conn: libvirt.virConnect, machine: Named) -> int:
     """The domain's memory, in MiB."""
-    return int(get(conn, name).maxMemory()) >> 10
+    return int(get(conn, machine).maxMemory()) >> 10
 
 
-def resume(conn: libvirt.virConnect, name: str) -> None:
+def resume(conn: libvirt.virConnect, machine: Named) -> None:
     """Resume the domain if it is paused."""
-    domain = get(conn, name)
-    with explained(f"The domain '{name}' can't be resumed.", evidence=f"/var/log/libvirt/qemu/{name}.log"):
+    domain = get(conn, machine)
+    with explained(
+        f"The domain '{domain.name()}' can't be resumed.", evidence=f"/var/log/libvirt/qemu/{domain.name()}.log"
+    ):
         if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
             domain.resume()
 
 
 @answering()
-def sizes(conn: libvirt.virConnect, name: str, *, now: bool = False) -> tuple[int, int]:
+def sizes(conn: libvirt.virConnect, machine: Named, *, now: bool = False) -> tuple[int, int]:
     """The domain's CPUs and its memory in MiB: those that its next start gives it.
 
     :param now: those that it has now, if it runs.
     :raises NotFoundError: there is no such domain.
     """
     flags = 0 if now else libvirt.VIR_DOMAIN_XML_INACTIVE
-    root = etree.fromstring(get(conn, name).XMLDesc(flags).encode())
+    root = etree.fromstring(get(conn, machine).XMLDesc(flags).encode())
     return int(root.findtext("vcpu", "0")), int(root.findtext("memory", "0")) >> 10  # libvirt always answers in KiB
 
 
-def resize(conn: libvirt.virConnect, name: str, cpus: int, memory_mib: int) -> None:
+def resize(conn: libvirt.virConnect, machine: Named, cpus: int, memory_mib: int) -> None:
     """Change the domain's sizes from its next start on.
 
     :raises NotFoundError: there is no such domain.
     """
-    domain = get(conn, name)
+    domain = get(conn, machine)
     flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE  # with the password of its screen
     root = etree.fromstring(domain.XMLDesc(flags).encode())
     for memory in root.findall("memory") + root.findall("currentMemory"):
@@ -344,43 +396,46 @@ def resize(conn: libvirt.virConnect, name: str, cpus: int, memory_mib: int) -> N
     for cpu in root.findall("vcpu"):
         cpu.text = str(cpus)
         cpu.attrib.pop("current", None)
-    with explained(f"The sizes of '{name}' can't be changed."):
+    with explained(f"The sizes of '{machine.domain}' can't be changed."):
         conn.defineXML(etree.tostring(root, encoding="unicode"))
 
 
 @answering()
-def carries(conn: libvirt.virConnect, name: str, tag: Tag) -> bool:
+def carries(conn: libvirt.virConnect, machine: Named, tag: Tag) -> bool:
     """Whether the domain carries this tag, now and at later starts."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
         return False
     carried = [tags.read(domain.XMLDesc(flags)) for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE)]
     return all(one is not None and one.says_as(tag) for one in carried)
 
 
-def set_tag(conn: libvirt.virConnect, name: str, tag: Tag) -> None:
+def set_tag(conn: libvirt.virConnect, machine: Named, tag: Tag) -> None:
     """Replace the domain's tag, now and for later starts; who made it stays.
 
     :raises NotFoundError: there is no such domain.
     """
-    domain = get(conn, name)
+    domain = get(conn, machine)
     flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
     made = tags.read(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
     attributes = tag.model_copy(update={"uid": made.uid if made is not None else None}).attributes
     # libvirt itself gives the element its namespace, and refuses one that already has it
     element = etree.tostring(etree.Element(tags.ELEMENT, attrib=attributes), encoding="unicode")
-    with explained(f"The tag of '{name}' can't be changed."):
+    with explained(f"The tag of '{machine.domain}' can't be changed."):
         domain.setMetadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, element, tags.KEY, tags.XMLNS, flags)
 
 
-def remove(conn: libvirt.virConnect, name: str) -> bool:
+def remove(conn: libvirt.virConnect, machine: Named) -> bool:
     """Stop the domain at once and undefine it with its NVRAM; returns whether it existed."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
         return False
-    with explained(f"The domain '{name}' can't be removed."):
+    with explained(f"The domain '{machine.domain}' can't be removed."), _there():
+        is_persistent = domain.isPersistent()
         if domain.isActive():
             domain.destroy()
+        if not is_persistent:
+            return True  # nothing defines it, so it is gone once it has stopped
         flags = (
             libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
             | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
@@ -399,11 +454,11 @@ def free_memory_mib(conn: libvirt.virConnect) -> int:
 
 
 @contextmanager
-def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
+def paused(conn: libvirt.virConnect, machine: Named) -> Iterator[None]:
     """Pause a running domain for the length of a with-block: QEMU then writes all buffered data to its disks' files."""
-    domain = get(conn, name)
+    domain = get(conn, machine)
     running = bool(domain.isActive()) and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
-    with explained(f"The domain '{name}' can't be paused."):
+    with explained(f"The domain '{machine.domain}' can't be paused."):
         if running:
             domain.suspend()
         try:
@@ -413,35 +468,35 @@ def paused(conn: libvirt.virConnect, name: str) -> Iterator[None]:
                 domain.resume()
 
 
-def press_enter(conn: libvirt.virConnect, name: str) -> None:
+def press_enter(conn: libvirt.virConnect, machine: Named) -> None:
     """Press the Enter key for a tenth of a second."""
-    with explained(f"A key can't be sent to '{name}'."):
-        get(conn, name).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
+    with explained(f"A key can't be sent to '{machine.domain}'."):
+        get(conn, machine).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
 
 
-def reset(conn: libvirt.virConnect, name: str) -> None:
+def reset(conn: libvirt.virConnect, machine: Named) -> None:
     """Press the reset button."""
-    with explained(f"'{name}' can't be reset."):
-        get(conn, name).reset(0)
+    with explained(f"'{machine.domain}' can't be reset."):
+        get(conn, machine).reset(0)
 
 
 @answering()
-def vnc(conn: libvirt.virConnect, name: str) -> tuple[str, int]:
+def vnc(conn: libvirt.virConnect, machine: Named) -> tuple[str, int]:
     """Where the domain's VNC server listens: address and port.
 
     :raises NotFoundError: it does not run.
     """
-    root = etree.fromstring(get(conn, name).XMLDesc(0).encode())
+    root = etree.fromstring(get(conn, machine).XMLDesc(0).encode())
     graphics = root.find("devices/graphics[@type='vnc']")
     port = -1 if graphics is None else int(graphics.get("port", "-1"))
     if graphics is None or port < 0:
-        raise NotFoundError(f"The domain '{name}' has no screen.", why="It is not running.")
+        raise NotFoundError(f"The domain '{machine.domain}' has no screen.", why="It is not running.")
     return graphics.get("listen", "127.0.0.1"), port
 
 
-def written_bytes(conn: libvirt.virConnect, name: str) -> int:
+def written_bytes(conn: libvirt.virConnect, machine: Named) -> int:
     """How much the guest has written to its disks since it was started: a sign of life."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None or not domain.isActive():
         return 0
     root = etree.fromstring(domain.XMLDesc(0).encode())
@@ -452,23 +507,24 @@ def written_bytes(conn: libvirt.virConnect, name: str) -> int:
         return 0  # it was just stopped
 
 
-def screenshot(conn: libvirt.virConnect, name: str) -> bytes:
+def screenshot(conn: libvirt.virConnect, machine: Named) -> bytes:
     """The domain's screen as PNG."""
-    return screen.converted(_screen(conn, name), "PNG")
+    return screen.converted(_screen(conn, machine), "PNG")
 
 
-def look(conn: libvirt.virConnect, name: str) -> bytes:
+def look(conn: libvirt.virConnect, machine: Named) -> bytes:
     """The domain's screen as a binary PPM (:mod:`winlab.adapters.vm.screen`); empty if it can't be taken."""
     try:
-        return screen.converted(_screen(conn, name), "PPM")
+        return screen.converted(_screen(conn, machine), "PPM")
     except WinlabError:
         return b""
 
 
-def _screen(conn: libvirt.virConnect, name: str) -> bytes:
-    domain = get(conn, name)
+def _screen(conn: libvirt.virConnect, machine: Named) -> bytes:
+    domain = get(conn, machine)
     stream = conn.newStream(0)
-    with explained(f"The screen of '{name}' can't be taken.", cure="The node must be running: see 'winlab status'."):
+    cure = "The node must be running: see 'winlab status'."
+    with explained(f"The screen of '{machine.domain}' can't be taken.", cure):
         domain.screenshot(stream, 0, 0)
         parts: list[bytes] = []
         while chunk := stream.recv(1 << 16):

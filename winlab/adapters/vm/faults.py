@@ -10,7 +10,7 @@ import libvirt
 from lxml import etree
 
 from winlab.adapters.vm.connection import Connection, answering, explained
-from winlab.adapters.vm.domains import get
+from winlab.adapters.vm.domains import Named, get
 from winlab.design.plan import tags
 
 XMLNS = f"{tags.NAMESPACE}faults:1"
@@ -18,10 +18,10 @@ KEY = "winlab-faults"  # the prefix of that namespace
 
 
 @answering()
-def records(conn: Connection, name: str) -> list[Any]:
+def records(conn: Connection, machine: Named) -> list[Any]:
     """The records in a domain's metadata, as written by anyone who may use libvirt."""
     try:
-        text = get(conn, name).metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, XMLNS, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
+        text = get(conn, machine).metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, XMLNS, libvirt.VIR_DOMAIN_AFFECT_CONFIG)
     except libvirt.libvirtError as error:
         if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN_METADATA, libvirt.VIR_ERR_NO_DOMAIN):
             return []
@@ -35,7 +35,7 @@ def records(conn: Connection, name: str) -> list[Any]:
     return found
 
 
-def write_records(conn: Connection, name: str, lab: str, values: Sequence[Any]) -> None:
+def write_records(conn: Connection, machine: Named, lab: str, values: Sequence[Any]) -> None:
     """Keep these records in a domain's metadata, and no others; none: the element is removed."""
     text = None
     if values:
@@ -44,18 +44,18 @@ def write_records(conn: Connection, name: str, lab: str, values: Sequence[Any]) 
         for value in values:
             etree.SubElement(top, "fault").text = json.dumps(value, sort_keys=True)
         text = etree.tostring(top, encoding="unicode")
-    elif not records(conn, name):
+    elif not records(conn, machine):
         return
-    with explained(f"The faults of '{name}' can't be recorded."):
-        get(conn, name).setMetadata(
+    with explained(f"The faults of '{machine.domain}' can't be recorded."):
+        get(conn, machine).setMetadata(
             libvirt.VIR_DOMAIN_METADATA_ELEMENT, text, KEY, XMLNS, libvirt.VIR_DOMAIN_AFFECT_CONFIG
         )
 
 
 @answering()
-def card(conn: Connection, name: str) -> tuple[str, str]:
+def card(conn: Connection, machine: Named) -> tuple[str, str]:
     """The MAC of a domain's first network card, and its port in OVN."""
-    root = etree.fromstring(get(conn, name).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
+    root = etree.fromstring(get(conn, machine).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
     mac = root.find("devices/interface/mac")
     port = root.find("devices/interface/virtualport/parameters")
     return ("" if mac is None else str(mac.get("address"))), ("" if port is None else str(port.get("interfaceid")))

@@ -6,26 +6,26 @@ import libvirt
 from lxml import etree
 
 from winlab.adapters.vm.connection import Connection, answering, explained
-from winlab.adapters.vm.domains import find, get
+from winlab.adapters.vm.domains import Named, find, get
 from winlab.design.plan import tags
 
 KEY = "winlab-first-boot"  # the prefix of the mark's namespace
 
 
 @answering()
-def is_marked(conn: Connection, name: str) -> bool:
+def is_marked(conn: Connection, machine: Named) -> bool:
     """Whether the domain exists and winlab did not see its first boot end; False if an earlier version made it."""
-    domain = find(conn, name)
+    domain = find(conn, machine)
     if domain is None:
         return False
     return tags.in_first_boot(etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode()))
 
 
-def unmark(conn: Connection, name: str) -> None:
+def unmark(conn: Connection, machine: Named) -> None:
     """Record that the domain's first boot is complete. Safe to repeat."""
-    if not is_marked(conn, name):
+    if not is_marked(conn, machine):
         return
-    with explained(f"That '{name}' has booted can't be recorded."):
-        get(conn, name).setMetadata(
+    with explained(f"That '{machine.domain}' has booted can't be recorded."):
+        get(conn, machine).setMetadata(
             libvirt.VIR_DOMAIN_METADATA_ELEMENT, None, KEY, tags.FIRST_BOOT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
         )

@@ -9,22 +9,18 @@ from typing import Protocol
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
-from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import MachineFacts
 from winlab.errors import HostError
 
 
-class Placed(Protocol):
+class Placed(Named, Protocol):
     """A machine that is on a hypervisor: a node of a plan, or a machine that was found."""
 
     @property
     def hypervisor(self) -> str:
         """The hypervisor's name."""
-
-    @property
-    def domain(self) -> str:
-        """The domain's name."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Hypervisor:
         return self.read_facts()
 
     def machines(self, lab: str | None = None) -> list[Machine]:
-        """Its machines that carry winlab's tag, of one lab or of all, sorted."""
+        """Its machines, of one lab or of all, sorted: see :func:`winlab.adapters.vm.domains.machines`."""
         return [replace(one, hypervisor=self.name) for one in domains.machines(self.conn, lab)]
 
 

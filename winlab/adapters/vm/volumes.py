@@ -1,7 +1,7 @@
 """Storage volumes through libvirt's storage API, so that a remote hypervisor needs no file access.
 
-Volumes carry their owner in their names: ``<lab>.<node>.<what>``; a lab's name has no dot. Volumes that labs share are
-named ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
+Volumes carry their owner in their names (:mod:`winlab.design.plan.volume_names`). Volumes that labs share are named
+``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
 its size: the marker is made last and deleted first. The maker of a base volume holds its claim, ``<name>.claim``.
 """
 
@@ -22,6 +22,7 @@ from lxml.builder import E as X
 
 from winlab import locks, settings, stopping
 from winlab.adapters.vm.connection import answering, explained
+from winlab.design.plan import volume_names
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
@@ -90,7 +91,7 @@ class StoragePool:
 
     def labs(self) -> set[str]:
         """The labs that have volumes, by the volumes' names."""
-        return {name.split(".")[0] for name in self.names() if name.count(".") >= 2 and not name.startswith("base-")}
+        return {lab for name in self.names() if (lab := volume_names.lab_of(name)) is not None}
 
     def exists(self, name: str) -> bool:
         """Whether the volume exists."""

@@ -1,4 +1,4 @@
-"""Addresses, MACs and uuids: all derived from names, so that the same spec gives the same lab everywhere."""
+"""Addresses, MACs, uuids and domains: all derived from names, so that the same spec gives the same lab everywhere."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ FIRST_CONTROLLER = 11  # places of workers: winlab.design.spec.pools
 def make_uuid(*names: str) -> str:
     """A uuid that depends on the names alone."""
     return str(uuid.uuid5(NAMESPACE, "/".join(names)))
+
+
+def domain(lab: str, node: str) -> str:
+    """The name of a machine's domain. Neither part can have a dot, so two machines never have the same name.
+
+    Names are for people: a machine is identified by its UUID. Earlier versions wrote a hyphen in place of the dot.
+    """
+    return f"winlab-{lab}.{node}"
 
 
 def make_mac(*names: str) -> str:

@@ -31,9 +31,7 @@ OF_A_NODE: Mapping[str, tuple[str, str]] = {
     "address": ("address", "the place of its pool among the others decides it: add pools after those that there are"),
 }
 # Properties of a node that follow from the lab's name, from the fields above or from its lab's network
-DERIVED = frozenset(
-    ("name", "user", "domain", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows")
-)
+DERIVED = frozenset(("name", "user", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows"))
 OF_THE_NETWORK: Mapping[str, tuple[str, str]] = {
     "cidr": ("network.cidr", "the nodes, their certificates and the cluster know each other by their addresses"),
     "mtu": ("network.mtu", "guests learn it when they boot, and the pods' network is made for it"),

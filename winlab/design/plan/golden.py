@@ -175,7 +175,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
         update={
             "name": MACHINE,
             "pool": "",
-            "domain": f"winlab-{lab}-{MACHINE}",
+            "domain": addresses.domain(lab, MACHINE),
             "uuid": addresses.make_uuid(lab, MACHINE),
             "mac": addresses.make_mac(lab, MACHINE),
             "port": addresses.make_uuid(lab, MACHINE, "port"),

@@ -28,7 +28,7 @@ class Place:
         """The fields of a node that follow from it."""
         return {
             "name": self.name,
-            "domain": f"winlab-{self.lab}-{self.name}",
+            "domain": addresses.domain(self.lab, self.name),
             "uuid": addresses.make_uuid(self.lab, self.name),
             "mac": addresses.make_mac(self.lab, self.name) if self.kept is None else self.kept.mac,
             "port": addresses.make_uuid(self.lab, self.name, "port"),

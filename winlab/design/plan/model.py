@@ -139,9 +139,10 @@ class _Node(_Model):
         raise ValueError(f"{self.name} has no {role} volume")
 
     def _lasting(self) -> dict[str, Any]:
-        # names of base volumes depend on the cache, and a clone's disk uses one; nodes' names include the pool's
+        # names of base volumes depend on the cache, and a clone's disk uses one; nodes' names include the pool's;
+        # the domain is identified by its UUID, whatever its name
         volumes = [volume.model_dump(exclude={"backing"}) for volume in self.volumes if volume.role != "base"]
-        return {**self.model_dump(mode="json", exclude={"volumes", "windows", "pool"}), "volumes": volumes}
+        return {**self.model_dump(mode="json", exclude={"volumes", "windows", "pool", "domain"}), "volumes": volumes}
 
 
 class LinuxNode(_Node):
@@ -345,7 +346,8 @@ class Plan(_Model):
             "lab": self.lab,
             "network": self.network.lasting(),
             "cluster": self.kubernetes and self.kubernetes.lasting(),
-            "nodes": [node.lasting() for node in self.nodes],
+            # with the domain's name in earlier versions: the digests of their labs stay the same
+            "nodes": [{**node.lasting(), "domain": f"winlab-{self.lab}-{node.name}"} for node in self.nodes],
             # the nodes of their pools are among the nodes above
             "addons": [row.model_dump(mode="json", exclude={"artifacts", "pools"}) for row in self.addons],
         }

@@ -1,6 +1,7 @@
 """Tags: every object carries them, so that the state can be read back from the objects themselves.
 
-A domain carries an element in its metadata, an OVN row carries external_ids. winlab has no database of its own.
+A domain carries an element in its metadata, an OVN row carries external_ids. winlab has no database of its own. Tools
+such as virt-clone copy a domain's metadata, so a machine also has the UUID that follows from its lab and node.
 """
 
 from __future__ import annotations
@@ -65,6 +66,11 @@ class Tag(BaseModel):
         """The node's name with its lab's zone. Its ssh host key and its certificate are verified by it."""
         return f"{self.node}.{self.zone or addresses.zone(self.lab)}"
 
+    @property
+    def uuid(self) -> str:
+        """The UUID of its domain. One with the same tag and another UUID is a user's copy."""
+        return addresses.make_uuid(self.lab, self.node)
+
     def says_as(self, other: Tag) -> bool:
         """Whether it says the same, regardless of who made the domain."""
         return self.model_copy(update={"uid": other.uid}) == other
@@ -128,23 +134,46 @@ def in_first_boot(domain: etree._Element) -> bool:
 
 
 def read(domain_xml: str) -> Tag | None:
-    """The tag in a domain's XML; None if it has none and is therefore not winlab's."""
-    node = etree.fromstring(domain_xml.encode()).find(f"metadata/{{{XMLNS}}}{ELEMENT}")
+    """The tag in a domain's XML; None if it is not winlab's: it has none, or it is a user's copy of a machine."""
+    root = etree.fromstring(domain_xml.encode())
+    node = root.find(f"metadata/{{{XMLNS}}}{ELEMENT}")
     if node is None:
         return None
     try:
-        return Tag.model_validate(dict(node.attrib))
+        tag = Tag.model_validate(dict(node.attrib))
     except ValidationError:
         return None
+    return tag if root.findtext("uuid") == tag.uuid else None
 
 
 def lab_of(domain_xml: str) -> str | None:
-    """The lab whose tag a domain's XML carries, in any version of the tag; None if it carries none."""
-    metadata = etree.fromstring(domain_xml.encode()).find("metadata")
-    for tag in metadata if metadata is not None else ():
-        if isinstance(tag.tag, str) and tag.tag.startswith(f"{{{NAMESPACE}"):
-            return str(tag.get("lab", ""))
-    return None
+    """The lab whose tag a domain's XML carries, in any version of the tag; None if it is not winlab's."""
+    return _labs(domain_xml)[0]
+
+
+def copied_from(domain_xml: str) -> str | None:
+    """The lab that a user's copy of a machine was made from, as by virt-clone; None if the domain is not one.
+
+    A copy has the tag of the original, and another UUID.
+    """
+    return _labs(domain_xml)[1]
+
+
+def _labs(domain_xml: str) -> tuple[str | None, str | None]:
+    """The lab that a domain belongs to, and the lab that it is a copy from."""
+    root = etree.fromstring(domain_xml.encode())
+    metadata = root.find("metadata")
+    ours = [
+        one
+        for one in (metadata if metadata is not None else ())
+        if isinstance(one.tag, str) and one.tag.startswith(f"{{{NAMESPACE}")
+    ]
+    if not ours:
+        return None, None
+    lab = str(ours[0].get("lab", ""))
+    node = next((str(one.get("node")) for one in ours if one.get("node") is not None), None)
+    is_copy = node is not None and root.findtext("uuid") != addresses.make_uuid(lab, node)
+    return (None, lab) if is_copy else (lab, None)
 
 
 def external_ids(plan: Plan, node: NodePlan | None = None) -> dict[str, str]:

@@ -70,7 +70,7 @@ class Draft:
         problems = dict.fromkeys(self._problem(item) for item in error.errors())
         return UsageError(
             f"The spec is not valid ({len(problems)} problem{'s' if len(problems) > 1 else ''}).",
-            why="\n       ".join(problems),
+            why="\n".join(problems),
             cure="'winlab spec explain' lists every field; 'winlab plan' checks a spec without touching anything.",
         )
 

@@ -22,7 +22,7 @@ LOGIN = 10  # seconds
 
 def clocks(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """Each running guest's clock, unless a fault made it wrong by exactly that much."""
-    running = [node for node in subject.nodes if domains.is_running(subject.run.on(node).conn, node.domain)]
+    running = [node for node in subject.nodes if domains.is_running(subject.run.on(node).conn, node)]
     progress.say("comparing clocks")
     with Threads(max_workers=8) as pool:
         for finding in pool.map(partial(_look, subject.run), running):
@@ -34,7 +34,7 @@ def _look(run: Run, node: NodePlan) -> Finding | None:
     tag = tags.of(run.plan, node)
     try:
         with closing(connect(tag, run.folder, timeout=LOGIN)) as guest:
-            off = clock.difference(guest, tag, clock.skew(run.on(node).conn, node.domain))
+            off = clock.difference(guest, tag, clock.skew(run.on(node).conn, node))
     except GuestError:
         return None  # the inspection of guests reports it
     if abs(off) < clock.WRONG:
@@ -47,4 +47,4 @@ def _look(run: Run, node: NodePlan) -> Finding | None:
 def _settle(run: Run, node: NodePlan, progress: Progress) -> None:
     tag = tags.of(run.plan, node)
     with closing(connect(tag, run.folder, timeout=LOGIN)) as guest:
-        clock.settle(guest, tag, progress, clock.skew(run.on(node).conn, node.domain))
+        clock.settle(guest, tag, progress, clock.skew(run.on(node).conn, node))

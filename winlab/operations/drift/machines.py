@@ -25,12 +25,12 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
     run = subject.run
     progress.say("looking at the machines")
     for node in subject.nodes:
-        tag = domains.tag_of(run.on(node).conn, node.domain)  # raises if the name belongs to someone else
+        tag = domains.tag_of(run.on(node).conn, node)  # raises if the name belongs to someone else
         if tag is None:
             if has_disk(run, node):  # without its disk it is lost: the volumes' inspection says so
                 yield _finding(node, "gone", "defined again with its disk, and started", partial(_define, run, node))
             continue
-        state = domains.state(run.on(node).conn, node.domain)
+        state = domains.state(run.on(node).conn, node)
         if state == "running":
             continue
         try:
@@ -53,7 +53,7 @@ def _finding(node: NodePlan, state: str, action: str, mend: partial[None] | None
 def _define(run: Run, node: NodePlan, progress: Progress) -> None:
     progress.say(node.domain)
     definitions.change(
-        run.on(node).conn, node.domain, _wanted(run, node, run.folder.credentials().nodes[node.name].vnc_password)
+        run.on(node).conn, node, _wanted(run, node, run.folder.credentials().nodes[node.name].vnc_password)
     )
 
 
@@ -61,13 +61,13 @@ def hardware(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """Each machine's hardware: as it is started next, and as it runs now."""
     run = subject.run
     for node in subject.nodes:
-        defined = definitions.persistent(run.on(node).conn, node.domain)
+        defined = definitions.persistent(run.on(node).conn, node)
         if defined is None:
             continue
         own = list(_compare(run, node, defined))
         for one in own:
             yield _hardware_finding(run, node, one)
-        now = definitions.running(run.on(node).conn, node.domain)
+        now = definitions.running(run.on(node).conn, node)
         told = {(one.what, one.actual) for one in own if not one.part}
         for one in () if now is None else _compare(run, node, now):
             if (one.what, one.actual) not in told:
@@ -109,7 +109,7 @@ def _read_once(node: NodePlan) -> frozenset[str]:
 
 def _redefine(run: Run, node: NodePlan, progress: Progress) -> None:
     """Change what differs in the definition, all at once."""
-    xml = definitions.with_secrets(run.on(node).conn, node.domain)
+    xml = definitions.with_secrets(run.on(node).conn, node)
     if xml is None:
         return
     parts = frozenset(one.part for one in _compare(run, node, xml) if one.part)
@@ -117,4 +117,4 @@ def _redefine(run: Run, node: NodePlan, progress: Progress) -> None:
         return  # another finding's repair has done it
     progress.say(", ".join(sorted(parts)))
     password = run.folder.credentials().nodes[node.name].vnc_password
-    definitions.change(run.on(node).conn, node.domain, machine_xml.changed(xml, _wanted(run, node, password), parts))
+    definitions.change(run.on(node).conn, node, machine_xml.changed(xml, _wanted(run, node, password), parts))

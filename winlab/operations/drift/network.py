@@ -87,7 +87,7 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         up = northbound.ports_up(run.lab)
     plugged = fabric.guest_ports() if settings.network_is_here() and os.geteuid() == 0 else None
     for node in subject.nodes:
-        if definitions.running(run.on(node).conn, node.domain) is None or up.get(node.port, True):
+        if definitions.running(run.on(node).conn, node) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
         mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
         port, closer = f"port {node.port} in Open vSwitch", f"as root, 'winlab repair {node.name}' looks closer"
@@ -98,7 +98,7 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 
 def _interface(run: Run, node: NodePlan) -> str | None:
     """The name of a running machine's interface on this host."""
-    xml = definitions.running(run.on(node).conn, node.domain)
+    xml = definitions.running(run.on(node).conn, node)
     return None if xml is None else machine_xml.interface(xml, node.port)
 
 

@@ -45,7 +45,7 @@ JOIN_LAB = (PAYLOAD, API, ROUTES)
 
 def guests(subject: Subject, progress: Progress) -> Iterator[Finding]:
     """Each running guest: its login, its first boot, its services, its membership."""
-    running = [node for node in subject.nodes if domains.is_running(subject.run.on(node).conn, node.domain)]
+    running = [node for node in subject.nodes if domains.is_running(subject.run.on(node).conn, node)]
     progress.say(f"asking {', '.join(node.name for node in running) or 'no guests'}")
     with Threads(max_workers=8) as pool:
         for findings in pool.map(partial(_look, subject), running):

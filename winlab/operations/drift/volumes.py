@@ -52,7 +52,7 @@ def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) ->
 
 def _lost(run: Run, node: NodePlan) -> str:
     if (node.role != "controller" or not run.folder.has(run.folder.kubeconfig)) and domains.state(
-        run.on(node).conn, node.domain
+        run.on(node).conn, node
     ) == "gone":
         return "run the lab's create command again: it makes what is missing"
     if node.role != "controller":
@@ -91,7 +91,7 @@ def _make_seed(run: Run, node: NodePlan, progress: Progress) -> None:
 def _attached(run: Run, node: NodePlan) -> list[str]:
     """The names of the pool's volumes with which the machine is started next."""
     host = run.on(node)
-    xml = definitions.persistent(host.conn, node.domain)
+    xml = definitions.persistent(host.conn, node)
     disks = [] if xml is None else machine_xml.read(xml).disks.values()
     return [Path(disk.file).name for disk in disks if disk.file and Path(disk.file).parent == host.pool.folder]
 

@@ -98,9 +98,9 @@ class _Wait:
             says += f"; {error.what}"
         else:
             if READY in self._serial.phases:
-                first_boot.unmark(self._subject.host.conn, self._subject.domain)
+                first_boot.unmark(self._subject.host.conn, self._subject)
             return Met(None)
-        written = domains.written_bytes(self._subject.host.conn, self._subject.domain)
+        written = domains.written_bytes(self._subject.host.conn, self._subject)
         return Waiting(says, (self._serial.size, written))
 
     def _require_running(self) -> None:
@@ -132,7 +132,7 @@ class _Wait:
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
-        domains.reset(self._subject.host.conn, self._subject.domain)
+        domains.reset(self._subject.host.conn, self._subject)
         self._begun = time.monotonic()
 
     def _stalled(self) -> StalledError:

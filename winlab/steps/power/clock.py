@@ -13,6 +13,7 @@ from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.systems import ways
 from winlab.adapters.vm import faults
 from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.domains import Named
 from winlab.design import fault
 from winlab.design.fault.clock import Clock
 from winlab.design.plan.tags import Tag
@@ -25,9 +26,9 @@ TRIES = 3  # Windows sets its local time, which a change to summer time in betwe
 MOST = 32  # bytes of an answer
 
 
-def skew(conn: Connection, domain: str) -> float:
+def skew(conn: Connection, machine: Named) -> float:
     """How many seconds a fault puts a machine's clock ahead of the host's; 0 if there is no such fault."""
-    recorded = map(fault.read, faults.records(conn, domain))
+    recorded = map(fault.read, faults.records(conn, machine))
     return next((float(one.skew) for one in recorded if isinstance(one, Clock)), 0.0)
 
 

@@ -35,7 +35,7 @@ def step(subject: Subject, after: Iterable[State] = (), *, force: bool = False) 
     def work(progress: Progress) -> None:
         if force:
             progress.say(f"cutting the power of {subject.name}")
-            domains.cut_power(subject.host.conn, subject.domain)
+            domains.cut_power(subject.host.conn, subject)
             return
         shut_down(subject, progress)
 
@@ -55,11 +55,11 @@ def shut_down(subject: Subject, progress: Progress) -> None:
     """
     if subject.state == domains.CRASHED:
         progress.say(f"{subject.name} crashed: cutting its power")
-        domains.cut_power(subject.host.conn, subject.domain)
+        domains.cut_power(subject.host.conn, subject)
         return
     if subject.state in domains.PAUSED:
         require_writable_disk(subject.host, subject)
-        domains.resume(subject.host.conn, subject.domain)
+        domains.resume(subject.host.conn, subject)
     _Shutdown(subject, progress).run()
 
 
@@ -84,7 +84,7 @@ class _Shutdown:
             self._progress.say(f"asked {self._subject.name} to shut down {self._ask()}")
             self._asked = time.monotonic()
         self._serial.read()
-        written = domains.written_bytes(self._subject.host.conn, self._subject.domain)
+        written = domains.written_bytes(self._subject.host.conn, self._subject)
         return Waiting(f"waiting for {self._subject.name} to shut down", (self._serial.size, written))
 
     def _ask(self) -> str:
@@ -99,7 +99,7 @@ class _Shutdown:
                 guest.close()
         except WinlabError:
             pass  # it does not answer, is shutting down, or this account has no credentials for it
-        domains.press_power(self._subject.host.conn, self._subject.domain)
+        domains.press_power(self._subject.host.conn, self._subject)
         return "by its power button"
 
     def _stalled(self, seconds: float) -> StalledError:

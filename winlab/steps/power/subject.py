@@ -44,6 +44,11 @@ class Subject:
         return self.machine.domain
 
     @property
+    def uuid(self) -> str:
+        """The domain's UUID."""
+        return self.machine.uuid
+
+    @property
     def is_controller(self) -> bool:
         """Whether it is a controller of the lab's cluster."""
         return self.machine.tag.role == "controller"
@@ -51,12 +56,12 @@ class Subject:
     @property
     def state(self) -> str:
         """The machine's state now, in a word."""
-        return domains.state(self.host.conn, self.domain)
+        return domains.state(self.host.conn, self)
 
     @property
     def skew(self) -> float:
         """How many seconds a fault puts its clock ahead of the host's; 0 if there is no such fault."""
-        return clock.skew(self.host.conn, self.domain)
+        return clock.skew(self.host.conn, self)
 
     def at(self, kind: Kind) -> State:
         """This node's state of this kind."""

@@ -26,7 +26,7 @@ def start(subject: Subject, after: Iterable[State] = ()) -> Step:
         tell_crash(subject.host.conn, subject, progress)
         progress.say(f"{subject.name} is {state}")
         subject.since, subject.booted = time.time(), state in (*domains.OFF, domains.CRASHED)
-        domains.start(subject.host.conn, subject.domain)
+        domains.start(subject.host.conn, subject)
 
     def done() -> bool:
         return subject.state == "running"
@@ -45,7 +45,7 @@ def suspend(subject: Subject) -> Step:
                 cure="Wait until it is off or runs; 'winlab status' says which.",
             )
         progress.say(f"stopping the processors of {subject.name}")
-        domains.suspend(subject.host.conn, subject.domain)
+        domains.suspend(subject.host.conn, subject)
 
     def done() -> bool:
         return subject.state in domains.PAUSED

@@ -99,13 +99,13 @@ def detach(run: Run, node: WindowsNode) -> Step:
 
     def there() -> list[str]:
         # the CD with Kubernetes stays: it is put into one of the drives afterwards
-        cds = domains.inserted(run.on(node).conn, node.domain)
+        cds = domains.inserted(run.on(node).conn, node)
         return [target for target, path in cds.items() if path.name in names]
 
     def work(progress: Progress) -> None:
         for target in there():
             progress.say(f"taking out the CD in {target}")
-            domains.eject(run.on(node).conn, node.domain, target)
+            domains.eject(run.on(node).conn, node, target)
         for name in names:
             run.on(node).pool.delete(name)
 

@@ -389,12 +389,12 @@ class _Worker:
             except UnreachableError:
                 require_no_crash(self.run.on(self.node).conn, self.run.lab, self.node, progress)
                 if series.is_due:
-                    series.add(domains.look(self.run.on(self.node).conn, self.node.domain))
+                    series.add(domains.look(self.run.on(self.node).conn, self.node))
                 unheard.look(serial.beacon)
             except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"
             there.disconnect()
-            return Waiting(says, domains.written_bytes(self.run.on(self.node).conn, self.node.domain))
+            return Waiting(says, domains.written_bytes(self.run.on(self.node).conn, self.node))
 
         def give_up(_: Waiting) -> StalledError:
             up = f"It is up, and answers neither WinRM nor ssh: {printable(serial.beacon)}" if serial.beacon else ""

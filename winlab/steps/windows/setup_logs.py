@@ -45,7 +45,7 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
     offline.check_tools()
     volume, disk = node.volume("disk"), folder / "disk.qcow2"
     progress.say("reading Windows Setup's logs off the disk")
-    with domains.paused(run.on(node).conn, node.domain):
+    with domains.paused(run.on(node).conn, node):
         _fetch(run.on(node).pool, volume.name, disk)
     # not the plan's backing: that is what a new disk would be based on
     if (backing := run.on(node).pool.backing(volume.name)) is not None:

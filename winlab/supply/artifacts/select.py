@@ -103,7 +103,7 @@ def choose(
         return choice
     raise NotFoundError(
         "No source has everything that the lab needs.",
-        why="\n    ".join(["", *search.reasons]),
+        why="\n".join(search.reasons),
         cure="Give a bundle (--bundle FILE, made by 'winlab bundle create' on a machine with a network) or a mirror"
         " (--mirror URL), or let this host reach the internet or a Go module proxy."
         if kind != "build"

@@ -175,7 +175,7 @@ class UpstreamSource:
             if str(artifact) in error.what:
                 raise
             cure = "Check the network (proxy, certificates, clock), or use a mirror, a bundle or a build."
-            why = "\n  ".join(filter(None, (error.what, error.why)))
+            why = "\n".join(filter(None, (error.what, error.why)))
             raise type(error)(
                 f"{artifact} can't be obtained from {self.name}.", why=why, cure=cure, causes=[error]
             ) from error

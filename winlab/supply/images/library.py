@@ -120,6 +120,7 @@ def export(item: Item, to: Path, progress: Progress) -> None:
 
     :raises UsageError: the file exists or can't be written.
     """
+    files.check_named(to, stream=False)
     if to.exists():
         raise UsageError(f"'{to}' is there already.", cure="Remove it, or choose another name with --to.")
     try:

@@ -6,6 +6,7 @@ import plans
 import pytest
 import runs
 import windows_ways
+from lab_fakes import machine
 from windows_ways import Agent, Refused, Windows
 
 from winlab.adapters.guests import agent, base, connect
@@ -19,6 +20,7 @@ from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
 FOLDER = LabFolder("lab")
+MACHINE = machine("node-1")
 
 
 @pytest.fixture
@@ -148,7 +150,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, windows: Windows) -> Agent:
 
 
 def test_the_agent_reports_why_logins_fail(inside: Agent) -> None:
-    texts = agent.texts(None, "x", tag(), FOLDER, contract.Logs())
+    texts = agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs())
     assert texts["kubelet"] == "it \N{REPLACEMENT CHARACTER}[2J started"
     assert texts["network"].startswith("ipconfig.exe /all: \N{REPLACEMENT CHARACTER}[31mfine")
     assert texts.keys() >= {"ports", "winrm", "sshd", "firewall", "bootstrap"}
@@ -158,27 +160,27 @@ def test_the_agent_reports_why_logins_fail(inside: Agent) -> None:
 
 def test_without_an_agent_nothing_is_reported(inside: Agent) -> None:
     inside.is_there = False
-    assert agent.texts(None, "x", tag(), FOLDER, contract.Logs()) == {}
+    assert agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs()) == {}
     assert len(inside.asked) == 1
 
 
 def test_an_agent_that_does_not_start_programs_says_so(inside: Agent) -> None:
     inside.says["guest-exec"] = Refused("Command guest-exec has been disabled", 1)
-    assert "has been disabled" in agent.texts(None, "x", tag(), FOLDER, contract.Logs())["network"]
+    assert "has been disabled" in agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs())["network"]
 
 
 @pytest.mark.parametrize("answer", ["no json", "[]", '{"return": 7}', '{"return": {"pid": "7"}}', '{"return": []}'])
 def test_a_malformed_answer_of_an_agent_does_not_count(inside: Agent, answer: str) -> None:
     inside.says["guest-exec"] = answer
     with pytest.raises(GuestError):
-        channel.execute(None, "x", ["cmd.exe", "/c", "ver"])
+        channel.execute(None, MACHINE, ["cmd.exe", "/c", "ver"])
 
 
 @pytest.mark.parametrize("status", [{"exited": 1}, {}, {"exited": False, "out-data": "x"}])
 def test_a_program_that_does_not_end_is_abandoned(inside: Agent, status: dict[str, object]) -> None:
     inside.says["guest-exec-status"] = status
     with pytest.raises(GuestError, match="has not ended"):
-        channel.execute(None, "x", ["cmd.exe", "/c", "ver"])
+        channel.execute(None, MACHINE, ["cmd.exe", "/c", "ver"])
 
 
 @pytest.mark.parametrize(
@@ -193,4 +195,4 @@ def test_results_of_a_program_run_by_an_agent(
     inside: Agent, status: dict[str, object], result: tuple[int, bytes, bytes]
 ) -> None:
     inside.says["guest-exec-status"] = status
-    assert channel.execute(None, "x", ["cmd.exe", "/c", "ver"]) == result
+    assert channel.execute(None, MACHINE, ["cmd.exe", "/c", "ver"]) == result

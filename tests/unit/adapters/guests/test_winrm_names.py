@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import ssl
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import plans
 import pytest
-import urllib3.util.connection
+from winrm_peer import Listen, listening
 
 from winlab.adapters.guests.winrm import WinRmGuest
 from winlab.design import spec
 from winlab.design.plan import make, tags
-from winlab.design.plan.credentials import Credentials
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError
 from winlab.lab_folder import LabFolder
-
-SHELL = b'<Envelope><RelatesTo>%s</RelatesTo><Selector Name="ShellId">1</Selector></Envelope>'
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/soap+xml\r\nContent-Length: %d\r\n\r\n%s"
-MESSAGE = re.compile(rb"MessageID>(uuid:[^<]+)<")
-Listen = Callable[[Credentials, str], list[tuple[str, int]]]
 
 
 def copy(origin: Plan) -> Plan:
@@ -37,36 +27,8 @@ def copy(origin: Plan) -> Plan:
 @pytest.fixture
 def listen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Listen]:
     """Have a node's WinRM answer at every address; the addresses that were asked for."""
-    threads: list[threading.Thread] = []
-
-    def start(made: Credentials, node: str) -> list[tuple[str, int]]:
-        identity, file = made.nodes[node], tmp_path / "identity.pem"
-        file.write_text(identity.certificate + identity.certificate_key)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(file)
-        asked: list[tuple[str, int]] = []
-
-        def connect(where: tuple[str, int], *_: object, **__: object) -> socket.socket:
-            asked.append(where)
-            here, there = socket.socketpair()
-            threads.append(threading.Thread(target=serve, args=(context, there), daemon=True))
-            threads[-1].start()
-            return here
-
-        monkeypatch.setattr(urllib3.util.connection, "create_connection", connect)
-        return asked
-
-    yield start
-    for thread in threads:
-        thread.join(30)
-
-
-def serve(context: ssl.SSLContext, there: socket.socket) -> None:
-    with suppress(OSError), there, context.wrap_socket(there, server_side=True) as stream:
-        while request := stream.recv(1 << 16):
-            if (message := MESSAGE.search(request)) is not None:
-                shell = SHELL % message[1]
-                stream.sendall(ANSWER % (len(shell), shell))
+    with listening(monkeypatch, tmp_path) as start:
+        yield start
 
 
 def log_in(tag: Tag, folder: LabFolder) -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import libvirt
 import pytest
+from lab_fakes import machine
 
 from winlab.adapters.vm import connection, domains
 from winlab.adapters.vm.connection import explained
@@ -44,11 +45,12 @@ class Broken:
         return fail
 
 
+ONE = machine("node-1")
 ASKED: dict[str, Callable[[Any], object]] = {
     "machines": domains.machines,
-    "find": lambda conn: domains.find(conn, "x"),
-    "state": lambda conn: domains.state(conn, "x"),
-    "tag": lambda conn: domains.tag_of(conn, "x"),
+    "find": lambda conn: domains.find(conn, ONE),
+    "state": lambda conn: domains.state(conn, ONE),
+    "tag": lambda conn: domains.tag_of(conn, ONE),
     "memory": domains.free_memory_mib,
     "files": domains.files,
     "volume": lambda conn: StoragePool(conn).exists("x"),
@@ -79,7 +81,7 @@ def test_other_errors_stay_as_they_are() -> None:
     missing = libvirt.libvirtError("no domain")
     missing.err = (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_FROM_QEMU, "no domain", 2, "", "", "", 0, 0)
     conn = cast(Any, Broken(missing))
-    assert domains.find(conn, "x") is None
+    assert domains.find(conn, ONE) is None
 
 
 def test_a_libvirt_that_accepts_a_connection_and_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

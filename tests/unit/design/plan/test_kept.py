@@ -117,7 +117,7 @@ def test_tags_have_the_name_that_the_node_is_verified_by() -> None:
         for node in plan.nodes:
             tag = tags.of(plan, node)
             assert tag.full_name == f"{node.name}.one.winlab.internal"
-            element = f"<domain><metadata>{_text(plan, node.name)}</metadata></domain>"
+            element = f"<domain><uuid>{node.uuid}</uuid><metadata>{_text(plan, node.name)}</metadata></domain>"
             assert tags.read(element) == tag
 
 

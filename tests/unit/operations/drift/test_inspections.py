@@ -68,7 +68,7 @@ def test_files_for_the_first_boot_may_be_gone(lab: Standing) -> None:
     """The seed and its disk removed, the payload CD ejected."""
     seed = next(one.name for one in lab.plan.node("controller-1").volumes if one.role == "seed")
     del lab.pool.volumes[seed]
-    xml = lab.xml["winlab-lab-controller-1"]
+    xml = lab.xml["winlab-lab.controller-1"]
     begin = xml.rindex("<disk", 0, xml.index(seed))
     end = xml.index("</disk>", begin) + len("</disk>")
     lab.change("controller-1", xml[begin:end], "", live=True)
@@ -217,9 +217,9 @@ def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch
 )
 def test_a_lost_disk_is_reported_and_not_recreated(lab: Standing, node: str, defined: bool, cure: str) -> None:
     del lab.pool.volumes[f"lab.{node}.disk.qcow2"]
-    lab.states[f"winlab-lab-{node}"] = "off" if defined else "gone"
+    lab.states[f"winlab-lab.{node}"] = "off" if defined else "gone"
     if not defined:
-        del lab.xml[f"winlab-lab-{node}"]
+        del lab.xml[f"winlab-lab.{node}"]
     finding = only([one for one in lab.findings() if one.drift.area == "volume"])
     assert told([finding.drift]) == [(node, f"lab.{node}.disk.qcow2", "there", "gone", False)]
     assert cure in finding.drift.action
@@ -228,8 +228,8 @@ def test_a_lost_disk_is_reported_and_not_recreated(lab: Standing, node: str, def
 
 def test_an_unfinished_lab_needs_its_create_command_again(lab: Standing) -> None:
     """Its create was killed before the first machine was made."""
-    del lab.pool.volumes[DISK], lab.xml["winlab-lab-controller-1"]
-    lab.states["winlab-lab-controller-1"] = "gone"
+    del lab.pool.volumes[DISK], lab.xml["winlab-lab.controller-1"]
+    lab.states["winlab-lab.controller-1"] = "gone"
     lab.folder.kubeconfig.unlink()
     actions = [one.action for one in lab.drifts() if one.what == DISK]
     assert actions == ["run the lab's create command again: it makes what is missing"]
@@ -304,7 +304,7 @@ def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None
 
 @pytest.mark.parametrize(("state", "action"), [("paused", "resumed"), ("off", "started"), ("crashed", "started")])
 def test_a_machine_that_does_not_run(lab: Standing, state: str, action: str) -> None:
-    lab.states["winlab-lab-node-1"] = state
+    lab.states["winlab-lab.node-1"] = state
     finding = only(lab.findings())
     assert told([finding.drift]) == [("node-1", "state", "running", state, True)]
     assert finding.drift.action == action
@@ -313,7 +313,7 @@ def test_a_machine_that_does_not_run(lab: Standing, state: str, action: str) -> 
 
 def test_an_interrupted_first_boot_is_reported_and_left_alone(lab: Standing) -> None:
     """Only create gives a machine a new disk."""
-    domain = "winlab-lab-node-1"
+    domain = "winlab-lab.node-1"
     lab.states[domain] = "off"
     lab.booting.add(domain)
     lab.pool.add("lab.node-1.serial.log", content=b"winlab: phase=windowsPE\r\n")
@@ -323,24 +323,24 @@ def test_an_interrupted_first_boot_is_reported_and_left_alone(lab: Standing) -> 
 
 
 def test_a_machine_whose_disk_failed_is_left_paused(lab: Standing) -> None:
-    lab.states["winlab-lab-node-1"], lab.disk_trouble = "paused", "failed"
+    lab.states["winlab-lab.node-1"], lab.disk_trouble = "paused", "failed"
     lab.pool.free = lambda: paused.ROOM  # type: ignore[attr-defined]
     drift = only(lab.findings()).drift
     assert not drift.mendable
-    assert "virsh resume winlab-lab-node-1" in drift.action
+    assert "virsh resume winlab-lab.node-1" in drift.action
 
 
 def test_a_machine_that_was_undefined_gets_its_disk_back(lab: Standing) -> None:
     """create would make a new disk for it."""
-    before = lab.xml.pop("winlab-lab-controller-1")
-    lab.states["winlab-lab-controller-1"] = "gone"
+    before = lab.xml.pop("winlab-lab.controller-1")
+    lab.states["winlab-lab.controller-1"] = "gone"
     finding = only(lab.findings())
     assert finding.drift.actual == "gone"
     assert finding.mend is not None
     finding.mend(Quiet())
-    lab.states["winlab-lab-controller-1"] = "running"
+    lab.states["winlab-lab.controller-1"] = "running"
     assert DISK in before
-    assert DISK in lab.xml["winlab-lab-controller-1"]
+    assert DISK in lab.xml["winlab-lab.controller-1"]
     assert lab.drifts() == []
 
 
@@ -358,14 +358,14 @@ BY_HAND = [
 
 @pytest.mark.parametrize(("old", "new", "what"), BY_HAND)
 def test_hardware_changed_manually_is_defined_again(lab: Standing, old: str, new: str, what: str) -> None:
-    planned = lab.xml[f"winlab-lab-{NODE}"]
+    planned = lab.xml[f"winlab-lab.{NODE}"]
     lab.change(NODE, old, new)
     finding = only(lab.findings())
     assert (finding.drift.node, finding.drift.what, finding.drift.mendable) == (NODE, what, True)
     assert finding.mend is not None
     finding.mend(Quiet())
     assert lab.drifts() == []
-    lab.xml[f"winlab-lab-{NODE}"], lab.live[f"winlab-lab-{NODE}"] = planned, planned.replace(old, new)
+    lab.xml[f"winlab-lab.{NODE}"], lab.live[f"winlab-lab.{NODE}"] = planned, planned.replace(old, new)
     drift = only(lab.findings()).drift  # it only runs so: it is as planned when it is started again
     assert (drift.what, drift.mendable) == (f"{what} while it runs", False)
     assert f"winlab restart {NODE}" in drift.action
@@ -530,7 +530,7 @@ def test_a_node_that_is_not_ready(lab: Standing) -> None:
 def test_an_api_server_that_does_not_answer(lab: Standing) -> None:
     lab.api = ClusterError("kubectl get failed.", why="connection refused")
     assert told(lab.drifts()) == [("", "API server", "answers", "connection refused", True)]
-    lab.states["winlab-lab-controller-1"] = "paused"
+    lab.states["winlab-lab.controller-1"] = "paused"
     assert [one.what for one in lab.drifts()] == ["state"]
 
 
@@ -564,6 +564,6 @@ def test_a_failed_inspection_is_reported_and_the_others_continue(
 
 
 def test_only_one_node_is_inspected(lab: Standing) -> None:
-    lab.states["winlab-lab-controller-1"] = "off"
+    lab.states["winlab-lab.controller-1"] = "off"
     lab.guests["node-1"].services["kubelet"] = "stopped"
     assert [one.node for one in lab.drifts("node-1")] == ["node-1"]

@@ -70,17 +70,17 @@ def test_a_lab_that_is_as_planned(lab: Standing) -> None:
 
 def test_check_changes_nothing(lab: Standing) -> None:
     lab.folder.known_hosts.unlink()
-    lab.states["winlab-lab-node-1"] = "off"
+    lab.states["winlab-lab.node-1"] = "off"
     with lab.folder.locked():  # it needs no lock: another winlab may be at work
         assert run(check=True) == {"known_hosts": False, "node-1 state": False}
     assert not lab.folder.known_hosts.exists()
-    assert lab.states["winlab-lab-node-1"] == "off"
+    assert lab.states["winlab-lab.node-1"] == "off"
 
 
 def test_drift_hidden_behind_other_drift_is_repaired_too(lab: Standing) -> None:
     """The guest says that its kubelet is down once its machine runs."""
     lab.overlay.differs = [Difference("NAT x", "there", ""), Difference("NAT y", "", "there", foreign=True)]
-    lab.states["winlab-lab-node-1"] = "paused"
+    lab.states["winlab-lab.node-1"] = "paused"
     lab.guests["node-1"].services["kubelet"] = "stopped"
     assert run() == {"NAT x": True, "NAT y": False, "node-1 state": True, "node-1 kubelet": True}
     assert run() == {"NAT y": False}  # a row that winlab did not make is still there
@@ -104,13 +104,13 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
     lab.folder.kubeconfig.unlink()
     lab.folder.kubectl.unlink()
     lab.folder.kubectl.symlink_to(lab.folder.design)
-    lab.states["winlab-lab-controller-1"] = "paused"
+    lab.states["winlab-lab.controller-1"] = "paused"
     lab.guests["controller-1"].services["kubelet"] = "stopped"
 
     def mend(_subject: object, todo: list[Finding], _tell: object) -> None:
         order.append([one.drift.what for one in todo])
         if todo[0].drift.what == "state":
-            lab.states["winlab-lab-controller-1"] = "running"
+            lab.states["winlab-lab.controller-1"] = "running"
         elif todo[0].drift.what == "kubelet":
             lab.guests["controller-1"].services["kubelet"] = "running"
         else:
@@ -125,7 +125,7 @@ def test_only_one_node(lab: Standing) -> None:
     for machine in lab.states:
         lab.states[machine] = "off"
     assert run("node-1") == {"node-1 state": True}
-    assert lab.states["winlab-lab-controller-1"] == "off"
+    assert lab.states["winlab-lab.controller-1"] == "off"
 
 
 def test_drift_that_a_repair_did_not_fix_is_not_retried_forever(lab: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +142,10 @@ def test_a_machine_is_not_started_without_memory(lab: Standing, monkeypatch: pyt
         raise HostError("no memory")
 
     monkeypatch.setattr(room, "require_for", refuse)
-    lab.states["winlab-lab-node-1"] = "off"
+    lab.states["winlab-lab.node-1"] = "off"
     drifts = repair.repair("lab", Site(), ignore)
     assert ("node-1", False, "failed: no memory") in {(one.node, one.mended, one.action) for one in drifts}
-    assert lab.states["winlab-lab-node-1"] == "off"
+    assert lab.states["winlab-lab.node-1"] == "off"
 
 
 def test_another_winlab_and_unknown_names_are_reported(lab: Standing) -> None:
@@ -230,7 +230,7 @@ def test_the_command_s_exit_codes(lab: Standing) -> None:
 def test_the_command_s_json(lab: Standing) -> None:
     import json
 
-    lab.states["winlab-lab-node-1"] = "paused"
+    lab.states["winlab-lab.node-1"] = "paused"
     shown = json.loads(invoke("node-1", "--check", "--output", "json").stdout)
     assert shown["lab"] == "lab"
     (row,) = shown["drifts"]

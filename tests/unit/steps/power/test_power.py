@@ -253,11 +253,11 @@ def test_a_suspended_machine_is_distinguished_from_one_that_qemu_paused(played: 
 
 
 def test_autostart_is_libvirts_flag(played: Played) -> None:
-    name = played.subject(LINUX).domain
-    assert domains.set_autostart(played.conn, name, wanted=True)
-    assert not domains.set_autostart(played.conn, name, wanted=True)
+    machine = played.subject(LINUX).machine
+    assert domains.set_autostart(played.conn, machine, wanted=True)
+    assert not domains.set_autostart(played.conn, machine, wanted=True)
     assert [one.autostart for one in domains.machines(played.conn)] == [True, False]
-    assert domains.set_autostart(played.conn, name, wanted=False)
+    assert domains.set_autostart(played.conn, machine, wanted=False)
 
 
 def test_when_a_certificate_expires(tmp_path: Path) -> None:

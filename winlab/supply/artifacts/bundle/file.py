@@ -64,8 +64,10 @@ def write(
     :param members: artifacts and catalog images, which go in, and the user's own media, which are only listed.
     :param inputs: what the bundle is made for (plain JSON values): the spec, the versions.
     :raises TransferError: a member has changed since it was obtained; the message names it.
+    :raises UsageError: *path* is a stream, device, pipe or socket.
     :raises HostError: there is no space, or *path* can't be written.
     """
+    files.check_named(path, stream=False)
     every = list(members)
     artifacts = [one for one in every if isinstance(one, Obtained)]
     images = [one for one in every if isinstance(one, CachedImage)]
