@@ -10,6 +10,7 @@
     ├── AccessError            not allowed to                 7
     ├── StalledError           no progress any more           8
     ├── GuestError             a guest said no                9
+    │   ├── OffError           it does not run: not asked     9
     │   ├── UnreachableError   it does not answer             9
     │   └── SilentError        it says nothing any more       9
     ├── TransferError          download or registry failed   10
@@ -137,6 +138,10 @@ class GuestCommandError(GuestError):
     def __init__(self, what: str, *, code: int, why: str = "", evidence: str = "") -> None:
         super().__init__(what, why=why, evidence=evidence)
         self.code = code
+
+
+class OffError(GuestError):
+    """A machine does not run, so nothing was asked of its guest."""
 
 
 class UnreachableError(GuestError):

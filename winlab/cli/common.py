@@ -52,6 +52,7 @@ UntilWhen = Annotated[Until, typer.Option("--until", help="How far to go; 'guest
 AcceptEula = Annotated[
     bool, typer.Option("--accept-eula", help="Confirm that you have read and accept Microsoft's evaluation terms.")
 ]
+Anyone = Annotated[bool, typer.Option("--anyone", help="Also if another user made the lab.")]
 
 
 def say(text: object, *, end: str = "\n", error: bool = False) -> None:

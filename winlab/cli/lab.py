@@ -10,7 +10,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.session import Format, LabName, current
@@ -41,13 +41,14 @@ def create(
     ] = False,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Create a lab, or resume an interrupted one."""
     from winlab import Lab
     from winlab.cli.progress import clock
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     made = plan_of(own, wanted.load())
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None
@@ -138,8 +139,8 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
         if faults:
-            ids = ", ".join(one.id for one in faults)
-            say(f"Faults on purpose: {ids}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
+            labels = ", ".join(one.label for one in faults)
+            say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
@@ -181,7 +182,7 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
 def destroy(
     lab: LabName = settings.DEFAULT_LAB,
-    anyone: Annotated[bool, typer.Option("--anyone", help="Also a lab that another user made.")] = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one."""

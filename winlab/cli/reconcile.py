@@ -9,7 +9,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, NodeName, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import Format, LabName, current
@@ -83,12 +83,13 @@ def apply(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(
         own, _spec(own, spec, changes), sources, until, output, accept_eula=accept_eula, restart=restart, force=force
     )
@@ -101,12 +102,13 @@ def add(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Add nodes to a pool of an existing lab."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(own, own.grown(pool, count), sources, until, output, accept_eula=accept_eula)
 
 
@@ -117,12 +119,13 @@ def remove(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Drain the last node of a pool, delete it from the cluster, and remove it."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force)
 
 
@@ -133,12 +136,13 @@ def rebuild(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Drain a worker, remove it, and make it again with the same name and addresses."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     if output is Output.TABLE:
         say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
     _carry_out(own, own.unchanged(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)

@@ -14,7 +14,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.engine.lab_on_site import LabOnSite
-from winlab.errors import NotFoundError, UnreachableError, UsageError, WinlabError
+from winlab.errors import NotFoundError, OffError, UnreachableError, UsageError, WinlabError
 from winlab.operations import look
 from winlab.site import Site
 from winlab.threads import Threads
@@ -54,14 +54,22 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
     """
     if not 1 <= lines <= MOST_LINES:
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
-    folder = site.folder(lab)
+    folder, off = site.folder(lab), ""
     with site.hypervisors() as hosts:
         machines = [look.find_node(lab, node, hosts)] if node else look.find(lab, hosts)
+        kubectl: Kubectl | None = None
         try:
             kubectl = Kubectl.of(folder)
+            look.require_api(hosts.machines(lab))
         except NotFoundError:  # no cluster yet, but the nodes still have logs
-            kubectl = None
-        return gather(machines, LabOnSite.find(lab, site, hosts), kubectl, contract.Logs(lines=lines))
+            pass
+        except OffError as error:
+            kubectl, off = None, error.what
+        found = gather(machines, LabOnSite.find(lab, site, hosts), kubectl, contract.Logs(lines=lines))
+    for report, machine in zip(found, machines, strict=True):
+        if off and machine.tag.is_member:
+            report.problems.insert(0, off)
+    return found
 
 
 def gather(

@@ -81,10 +81,12 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
     """A node's screen as PNG.
 
     :raises NotFoundError: there is no such lab or node.
-    :raises WinlabError: the node does not run.
+    :raises OffError: the node is off.
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
+        if machine.state in domains.OFF:  # a crashed or paused one has a screen
+            look.require_running(machine)
         return domains.screenshot(hosts.on(machine).conn, machine.domain)
 
 

@@ -14,6 +14,7 @@ from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab import run
 from winlab.adapters.guests import agent
+from winlab.adapters.vm import domains
 from winlab.design import contract
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.plan.tags import Tag
@@ -333,6 +334,19 @@ def test_an_unresponsive_node_is_asked_another_way(
     (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
     assert report.logs == logs_shown
     assert report.problems == ["The node: 'node-1' does not answer WinRM.", f"What is above came {how}."]
+
+
+def test_an_api_server_that_is_off_is_not_asked(lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ux N14: it took half a minute of time-outs."""
+    api = Api({})
+    monkeypatch.setattr(domains, "machines", lambda *_: [machine("controller-1", "linux", "off"), machine("node-1")])
+    monkeypatch.setattr(logs.Kubectl, "of", lambda _: api)
+    lab.script = lambda tag, name, settings: {"logs": {"kubelet": "x"}}
+    controller, worker = logs.reports("lab", lab.site, "", 5)
+    off = "The API server of the lab 'lab' does not run: 'controller-1' is off."
+    assert (controller.problems, worker.problems) == ([off, "The node is off."], [off])
+    assert worker.logs == {"kubelet": "x"}
+    assert api.asked == []
 
 
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:

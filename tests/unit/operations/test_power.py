@@ -23,7 +23,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.adapters.vm import faults as faults_of_vm
 from winlab.design import fault
-from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
+from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, OffError
 from winlab.events import Event, Note, StepDone
 from winlab.host import daemons, firewall, units
 from winlab.lab_folder import LabFolder
@@ -286,6 +286,14 @@ def test_exec_and_ssh_say_what_to_run(played: Played, monkeypatch: pytest.Monkey
         with pytest.raises(GuestError, match=f"'node-1' is {state}") as caught:
             reaching("lab", "node-1", Site())
         assert caught.value.cure == f"Run 'winlab {verb} node-1 --lab lab'."
+
+
+def test_a_node_that_is_off_has_no_screen(played: Played) -> None:
+    """As for every other command: exit code 9, and the cure."""
+    power.stop("lab", Site(), ["node-1"], Ear())
+    with pytest.raises(OffError, match="'node-1' is off") as caught:
+        reach.screenshot("lab", "node-1", Site())
+    assert caught.value.cure == "Run 'winlab start node-1 --lab lab'."
 
 
 def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
