@@ -582,6 +582,7 @@ class Lab:
         :param timeout: seconds after which checks have failed that do not pass, even if the cluster makes progress.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        :raises GuestError: none of its controllers runs.
         """
         from winlab.checks import suites
 
@@ -598,6 +599,7 @@ class Lab:
         :param keep: leave the pods for inspection.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        :raises GuestError: none of its controllers runs.
         :raises ClusterError: the API server does not answer, or refuses the pods.
         """
         from winlab.checks import suites
