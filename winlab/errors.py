@@ -50,6 +50,7 @@ class ExitCode(IntEnum):
     PARTLY = 20  # status: some nodes answer, some don't
     STOPPED = 21  # status: no node answers
     DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't repair
+    CLOSED = 141  # exec: what reads its output has closed the pipe, as for a program that SIGPIPE ended
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP; from Python, the event that stops a call
 
 

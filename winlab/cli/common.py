@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -63,9 +63,9 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
     print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
 
 
-def drop_output() -> None:
-    """Discard all further output: the reader of the standard output has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(stream: BinaryIO | None = None) -> None:
+    """Discard all further output of a stream, by default the standard output: its reader has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
