@@ -58,6 +58,12 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     lab_folder = site.folder(lab)
     with site.hypervisors() as hosts, store.workspace() as folder:
         machines = look.find(lab, hosts)
+        given(image)
+        if name:
+            oci.full_name(name)
+        members = [machine for machine in machines if machine.tag.is_member]
+        if members and all(machine.state != "running" for machine in members):
+            look.require_running(members[0])
         prepared: list[Ready] = []
 
         def work(progress: Progress) -> None:
@@ -77,6 +83,22 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
     for ready in prepared:
         nodes_by_image.setdefault(ready.reference, []).extend(machine.tag.node for machine in nodes.get(ready.os, []))
     return nodes_by_image
+
+
+def given(image: str) -> Path | None:
+    """The archive that the user named; None for the name of an image in the local engine.
+
+    :raises NotFoundError: there is no such file.
+    :raises UsageError: no image can have this name.
+    """
+    if not is_file(image):
+        if image.startswith("-"):
+            raise UsageError(f"'{image}' is not the name of an image.")
+        return None
+    archive = account.expanded(image)
+    if not _is_there(archive) or not archive.is_file():
+        raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
+    return archive
 
 
 def is_file(image: str) -> bool:
@@ -103,11 +125,8 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     """
     if name:
         name = oci.full_name(name)  # before an engine takes minutes to write it
-    if is_file(image):
-        archive, wanted = account.expanded(image), name
-        if not _is_there(archive) or not archive.is_file():
-            raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
-    else:
+    archive, wanted = given(image), name
+    if archive is None:
         archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)
     progress.say(f"reading {archive.name}")
     platforms = oci.inspect(archive)
@@ -140,8 +159,6 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
 
     :raises NotFoundError: there is no engine, or no engine has it.
     """
-    if image.startswith("-"):
-        raise UsageError(f"'{image}' is not the name of an image.")
     reasons = []
     for program in ENGINES:
         if run.find(program) is None:

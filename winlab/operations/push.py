@@ -98,6 +98,7 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
         kubectl = Kubectl.of(folder)
+        require(machine, binary, restore=restore)  # before it is a run in the journal
         with folder.locked():
             drives = Drives(LabOnSite.find(lab, site, hosts))
             work = bring_back if restore else push
@@ -111,6 +112,22 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
             )
 
 
+def require(machine: Machine, binary: str, *, restore: bool) -> tuple[str, str]:
+    """Check that a file can be pushed to a node, or that a program of it can be restored, and that the node runs.
+
+    :returns: the program's name, and the file's SHA-256; empty with *restore*.
+    :raises UsageError: the file is not a program of this node.
+    :raises OffError: the node does not run.
+    """
+    os = machine.tag.os
+    if restore:
+        name, digest = program(Path(binary).name, os), ""
+    else:
+        name, digest = program(binary, os), check(Path(binary), os)
+    look.require_running(machine)
+    return name, digest
+
+
 def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
     """Replace a node's program with the user's own; the original is kept beside it. Safe to repeat.
 
@@ -118,10 +135,7 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     :raises GuestError: the node refused, or does not run.
     :raises ClusterError: the node does not come back with it.
     """
-    os = machine.tag.os
-    name, path = program(binary, os), Path(binary)
-    digest = check(path, os)
-    look.require_running(machine)
+    (name, digest), path = require(machine, binary, restore=False), Path(binary)
     drives.mended(machine)
     place = f"push/{name}"
     listed = {"programs": {}, "cni": {}, "images": {}, "push": {name: {"sha256": digest}}}
@@ -148,8 +162,7 @@ def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, 
 
     :raises WinlabError: as :func:`push`.
     """
-    name = program(Path(binary).name, machine.tag.os)
-    look.require_running(machine)
+    name, _ = require(machine, binary, restore=True)
     drives.mended(machine)
     return _swap(machine, drives, name, kubectl, progress, "")
 

@@ -19,7 +19,7 @@ from winlab.design import contract
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
-from winlab.errors import GuestError, HostError, NotFoundError, UnreachableError, UsageError
+from winlab.errors import GuestError, HostError, NotFoundError, OffError, UnreachableError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.operations import load, logs
 from winlab.supply.artifacts.oci import archive
@@ -246,6 +246,32 @@ def test_an_option_is_not_an_image(monkeypatch: pytest.MonkeyPatch, work: Path) 
 def test_a_file_that_is_missing_is_not_asked_for_at_an_engine(name: str, work: Path) -> None:
     with pytest.raises(NotFoundError, match="There is no file"):
         load.prepare(name, work, progress=Quiet())
+
+
+@pytest.mark.parametrize(
+    ("words", "states", "error"),
+    [
+        ({"image": "nosuch.tar"}, "running", NotFoundError),
+        ({"image": "--output=x"}, "running", UsageError),
+        ({"image": "{web}", "name": "No Name"}, "running", UsageError),
+        ({"image": "{web}"}, "off", OffError),
+    ],
+)
+def test_what_can_not_be_loaded_begins_no_run(
+    lab: FakeLab,
+    web: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: dict[str, str],
+    states: str,
+    error: type[WinlabError],
+) -> None:
+    """ux N9: a typo was a failed run, with an archive for support."""
+    there = [machine("controller-1", "linux", states), machine("node-1", state=states)]
+    monkeypatch.setattr(load.look, "find", lambda _lab, _conn: there)
+    given = {name: word.format(web=web) for name, word in words.items()}
+    with pytest.raises(error):
+        load.to_lab("lab", lab.site, given.pop("image"), lambda event: pytest.fail(f"{event}"), **given)
+    assert not lab.folder.path.exists()
 
 
 def test_the_name_can_be_another(web: str, work: Path) -> None:

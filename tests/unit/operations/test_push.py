@@ -16,7 +16,7 @@ from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
-from winlab.errors import ClusterError, GuestError, NotFoundError, UnreachableError, UsageError
+from winlab.errors import ClusterError, GuestError, NotFoundError, OffError, UnreachableError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.operations import drives, push
 
@@ -282,3 +282,37 @@ def test_a_node_that_is_off(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1", state="off"))
     with pytest.raises(GuestError, match="is off"):
         push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+
+
+@pytest.mark.parametrize(
+    ("binary", "state", "restore", "error"),
+    [
+        ("x", "running", False, UsageError),
+        ("kubelet.exe", "running", False, UsageError),  # no such file
+        ("x", "running", True, UsageError),
+        ("{kubelet}", "off", False, OffError),
+        ("kubelet.exe", "suspended", True, OffError),
+    ],
+)
+def test_what_can_not_be_pushed_is_not_a_run_in_the_journal(
+    lab: FakeLab,
+    kubelet: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    binary: str,
+    state: str,
+    restore: bool,
+    error: type[WinlabError],
+) -> None:
+    """ux N9."""
+    monkeypatch.setattr(push.look, "find_node", lambda *_: machine("node-1", state=state))
+    monkeypatch.setattr(push.Kubectl, "of", lambda _: Api({}))
+    with pytest.raises(error):
+        push.to_node(
+            "lab",
+            lab.site,
+            "node-1",
+            binary.format(kubelet=kubelet),
+            lambda event: pytest.fail(f"{event}"),
+            restore=restore,
+        )
+    assert not lab.folder.path.exists()
