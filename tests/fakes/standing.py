@@ -13,7 +13,8 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains, first_boot
+from winlab.adapters.vm import definitions, domains, first_boot, pushed
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import domain as domain_file
@@ -148,6 +149,7 @@ class Standing:
         self.states = {node.domain: "running" for node in plan.nodes}
         self.booting: set[str] = set()  # in their first boot, domains
         self.disk_trouble: str | None = None
+        self.pushed: dict[str, list[Pushed]] = {}  # own builds of programs, by domain
         self.skew = 0.0  # seconds, by a fault on purpose
         self.bridge = ""
         self.firewall = ""
@@ -253,6 +255,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(Kubectl, "of", of)
     monkeypatch.setattr(Kubectl, "get", nodes_of)
     monkeypatch.setattr(domains, "tag_of", tag_of)
+    monkeypatch.setattr(pushed, "read", lambda _, name: made.pushed.get(name, []))
     monkeypatch.setattr(domains, "state", lambda _, name: made.states[name])
     monkeypatch.setattr(domains, "is_running", lambda _, name: made.states[name] == "running")
     monkeypatch.setattr(first_boot, "is_marked", lambda _, name: name in made.booting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,6 +129,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
+            row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
         current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
@@ -135,11 +137,13 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
+            for one in node.pushed:
+                say(f"{node.tag.node}: {one}.")
         if starting := [node.tag.node for node in statuses if node.autostart]:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
         if faults:
-            labels = ", ".join(one.label for one in faults)
+            labels = ", ".join(fault.label for fault in faults)
             say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,6 +69,7 @@ def diff(
             "changes": [change.record() for change in difference.changes],
             "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
             "unfinished": difference.unfinished,
+            "pushed": [{"node": node, **asdict(one)} for node, one in difference.pushed],
         }
     else:
         _show(lab, difference)
@@ -207,6 +209,8 @@ def _show(lab: str, difference: Difference) -> None:
         say(f"The lab '{lab}' is as planned.")
     for row in difference.pending:
         say(f"{row.node} has {row.before}, and {row.after} from its next start on.")
+    for node, one in difference.pushed:
+        say(f"{node}: {one}.")
 
 
 def _show_pending(lab: Lab, difference: Difference) -> None:

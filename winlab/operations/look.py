@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winlab.adapters import traces
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import LabFolder
@@ -23,13 +24,18 @@ from winlab.threads import Threads
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as it is now. ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host."""
+    """A node as it is now.
+
+    ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host. ``pushed`` are programs that
+    users replaced by their own builds.
+    """
 
     tag: Tag
     state: str
     answers: bool | None
     problem: str = ""
     autostart: bool = False
+    pushed: tuple[Pushed, ...] = ()
 
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:
@@ -158,9 +164,11 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     with site.hypervisors() as hosts:
         lab_machines = find(lab, hosts)
         skews = [clock.skew(hosts.on(machine).conn, machine.domain) for machine in lab_machines]
+        own = [tuple(pushed.read(hosts.on(machine).conn, machine.domain)) for machine in lab_machines]
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews))
+        asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
+        return [replace(status, pushed=programs) for status, programs in zip(asked, own, strict=True)]
 
 
 def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:

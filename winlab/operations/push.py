@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import pushed
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design import contract, system
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
@@ -143,18 +146,18 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     volume = drives.upload(host, f"{machine.tag.node}.push", {place: path, "payload.json": _json(listed)}, progress)
     try:
         with drives.inserted(machine, volume):
-            pushed = _swap(machine, drives, name, kubectl, progress, place)
+            swapped = _swap(machine, drives, name, kubectl, progress, place)
         with drives.login(machine) as node:
             drive.await_gone(node, place, progress)
     finally:
         host.pool.delete(volume)
-    if pushed.sha256 != digest:
+    if swapped.sha256 != digest:
         raise GuestError(
             f"'{machine.tag.node}' has a different {name} now than the one that was pushed.",
-            why=f"'{binary}' has the SHA-256 {digest}, but the node's is {pushed.sha256 or 'unknown'}.",
+            why=f"'{binary}' has the SHA-256 {digest}, but the node's is {swapped.sha256 or 'unknown'}.",
             cure="Run the same command again, and don't change the file while it runs.",
         )
-    return pushed
+    return swapped
 
 
 def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
@@ -182,11 +185,25 @@ def _swap(
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = again.act(node, call.script, progress, swap, drives.is_on(machine))
+    # before the wait: a build with which the node does not become Ready is there, too
+    _record(machine, drives.lab, name, result.sha256 if place else "")
     changed = result.changed or runs > 1  # after an interrupted run, the next one finds its work done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * drives.lab.on(machine).facts.scale, restarted=changed)
     return PushedProgram(name, result.sha256, changed, kubelet)
+
+
+def _record(machine: Machine, lab: LabOnSite, program: str, sha256: str) -> None:
+    """Record which build is in the place of a node's program, for ``status``, ``diff`` and ``repair``.
+
+    :param sha256: empty: the original is there again.
+    """
+    conn = lab.on(machine).conn
+    there = [one for one in pushed.read(conn, machine.domain) if one.program != program]
+    if sha256:
+        there.append(Pushed(program, sha256, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
+    pushed.write(conn, machine.domain, machine.tag.lab, there)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine import engine
@@ -58,6 +58,9 @@ def repair(
         refuse_other_plan(plan, hosts)
         if said := faults.sentence(lab, site, hosts):
             tell(Note(lab=lab, text=said))
+        for one in nodes:
+            for program in pushed.read(hosts.on(one).conn, one.domain):
+                tell(Note(lab=lab, text=f"{one.name}: {program}. It is left as it is."))
         run = replace(Run.start(plan, Stock(), site, hosts), keeps_disks=True)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:

@@ -94,6 +94,33 @@ def test_push_swaps_and_puts_the_payload_cd_back(lab: FakeLab, kubelet: Path) ->
     assert not (lab.folder.path / "drive-node-1").exists()
 
 
+def test_a_pushed_program_is_recorded_until_it_is_restored(lab: FakeLab, kubelet: Path) -> None:
+    """ux N8: diff said that the lab is as planned."""
+    node = lab.add(machine("node-1"))
+    answering(lab)
+
+    def api() -> Api:
+        return Api({"get lease": LEASE, "get node": NODE})
+
+    push.push(node, str(kubelet), lab.drives, api(), Quiet())
+    push.push(node, str(kubelet), lab.drives, api(), Quiet())
+    (own,) = lab.pushed[node.domain]
+    assert (own.program, own.sha256) == ("kubelet.exe", hashlib.sha256(pe()).hexdigest())
+    assert str(own).startswith(f"kubelet.exe is your own build ({own.sha256[:12]}...), pushed at 20")
+    push.bring_back(node, "kube-proxy.exe", lab.drives, api(), Quiet())
+    assert lab.pushed[node.domain] == [own]
+    push.bring_back(node, "kubelet.exe", lab.drives, api(), Quiet())
+    assert lab.pushed[node.domain] == []
+
+
+def test_a_pushed_program_with_which_the_node_is_not_ready_is_recorded(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
+    with pytest.raises(ClusterError):
+        push.push(node, str(kubelet), impatient(lab), Api({"get lease": LEASE, "get node": NOT_READY}), Quiet())
+    assert [one.program for one in lab.pushed[node.domain]] == ["kubelet.exe"]
+
+
 def test_the_cd_has_program_scripts_and_list(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1"))
     seen: dict[str, bytes] = {}

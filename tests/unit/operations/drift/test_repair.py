@@ -17,12 +17,13 @@ from standing import Standing
 
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.engine import engine
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ConflictError, HostError, NotFoundError
-from winlab.events import ignore
+from winlab.events import Event, Note, ignore
 from winlab.operations import create, recorded, repair
 from winlab.operations.drift.model import Drift, Finding
 from winlab.operations.planning import Proposal
@@ -119,6 +120,19 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(repair, "_mend", mend)
     assert set(run().values()) == {True}
     assert order == [["state"], ["kubelet"], ["kubeconfig"]]
+
+
+def test_programs_that_the_user_pushed_are_named(lab: Standing) -> None:
+    """ux N8."""
+    lab.pushed["winlab-lab-node-1"] = [Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")]
+    for check in (True, False):
+        notes: list[Event] = []
+        assert repair.repair("lab", Site(), notes.append, check=check) == []
+        (note,) = [one.text for one in notes if isinstance(one, Note)]
+        assert note.startswith("node-1: kubelet.exe is your own build (cccccccccccc...)")
+    notes = []
+    repair.repair("lab", Site(), notes.append, node="controller-1", check=True)
+    assert not [one for one in notes if isinstance(one, Note)]
 
 
 def test_only_one_node(lab: Standing) -> None:
