@@ -20,7 +20,7 @@ import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import locks, settings, stopping
+from winlab import files, locks, settings, stopping
 from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
@@ -205,6 +205,9 @@ class StoragePool:
             with self._claimed(name, tell) as mine:
                 if not mine or self.is_complete(name):
                     continue
+                if self.exists(name) and self.holds(name, source):
+                    self.mark(name, files.sha256(source))  # only its marker was lost; disks may be in use over it
+                    continue
                 if self.exists(name) and not self._stands_still(name, tell):
                     continue  # an earlier version is making it, without a claim
                 self.delete(name + MARKER)
@@ -216,6 +219,11 @@ class StoragePool:
                     continue  # someone deleted the claim, and may have replaced the volume
                 flush()  # a power cut must not leave a marker of a volume that has holes
                 self._write(name + MARKER, _marker(size, digest))
+
+    def mark(self, name: str, sha256: str) -> None:
+        """Give a base volume its marker again: its whole content has this digest."""
+        flush()
+        self._write(name + MARKER, _marker(self._physical(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Write a base volume again whose content was lost or has changed.

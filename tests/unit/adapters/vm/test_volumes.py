@@ -190,6 +190,18 @@ def test_a_marker_says_size_and_digest(pool: StoragePool, host: Host, source: Pa
     assert host.log.count(NAME) == 1
 
 
+def test_a_volume_that_only_lost_its_marker_is_neither_waited_for_nor_replaced(
+    pool: StoragePool, host: Host, source: Path, clock: Clock
+) -> None:
+    """ux N6: 'another winlab may be uploading it' for a minute, and then a new upload under disks in use."""
+    upload(pool, source)
+    del host.volumes[NAME + MARKER]
+    assert upload(pool, source) == []
+    assert pool.is_complete(NAME)
+    assert pool.uploaded_digest(NAME) == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert (clock.now, host.log.count(NAME)) == (0, 1)
+
+
 def test_a_truncated_volume_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
     """A power cut kept the marker and not all of the data."""
     upload(pool, source)

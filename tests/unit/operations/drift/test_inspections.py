@@ -292,11 +292,36 @@ def test_base_volumes(lab: Standing, whole: bool, now: str, digests: bool, actua
     assert lab.pool.written == [f"{base} from /cache/disk"]
 
 
+@pytest.mark.parametrize("digests", [False, True])
+def test_a_base_volume_that_only_lost_its_marker_is_kept(lab: Standing, digests: bool) -> None:
+    """ux N6: the image was in the cache and the disk could be read, and repair denied both."""
+    base = lab.plan.node("controller-1").volume("base").name
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].unmarked = False, True
+    lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))
+    finding = only(lab.findings(digests=digests))
+    assert told([finding.drift]) == [("", f"{base}: marker", "there", "gone", True)]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.pool.written == [f"marker of {base}"]
+    assert lab.drifts() == []
+
+
 def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None:
     base = lab.plan.node("controller-1").volume("base").name
-    lab.pool.volumes[base].whole, lab.pool.volumes[base].now = False, "unmarked"
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].unmarked = False, True
     lab.cached.append(SimpleNamespace(sha256="", path=Path("/cache/disk")))
-    assert not only(lab.findings()).drift.mendable
+    drift = only(lab.findings()).drift
+    assert not drift.mendable
+    assert "is not known: no image in the cache has its content" in drift.action
+    assert "can't be read" not in drift.action
+
+
+def test_a_payload_cd_without_its_marker_is_made_again(lab: Standing) -> None:
+    """ux N6: it was not noticed, and the next create uploaded the CD again."""
+    lab.pool.volumes["base-kubernetes-windows-1.iso"].whole = False
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [("node-1", "base-kubernetes-windows-1.iso: marker", "there", "gone", True)]
+    assert (finding.steps, finding.lab_steps) == ((PAYLOAD_INSERTED,), (PAYLOAD,))
 
 
 # -- machines
