@@ -36,6 +36,8 @@ class Output(StrEnum):
     JSON = "json"
 
 
+UNLIMITED = 1_000_000  # columns
+
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
 
@@ -80,5 +82,5 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)
+        console = Console(width=UNLIMITED)  # a table is as wide as its contents
     console.print(table)

@@ -159,6 +159,22 @@ def test_rows(lab: Standing) -> None:
     assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
 
 
+def test_a_port_of_the_switch_is_named_by_its_node(lab: Standing) -> None:
+    """ux N19: repair named 'Logical_Switch_Port 9bf1f3a5-...', of no node."""
+    port = lab.plan.node("node-1").port
+    lab.overlay.differs = [
+        Difference(f"Logical_Switch_Port {port}", "there", ""),
+        Difference(f"Logical_Switch_Port {port}: addresses", "a", "b"),
+        Difference(f"Logical_Switch_Port {port}-other", "", "there", foreign=True),
+    ]
+    assert told(lab.drifts()) == [
+        ("node-1", "port in OVN", "there", "none", True),
+        ("node-1", "port in OVN: addresses", "a", "b", True),
+        ("", f"Logical_Switch_Port {port}-other", "none", "there", False),
+    ]
+    assert [one.node for one in lab.drifts("controller-1")] == [""]
+
+
 def test_daemons_that_do_not_follow(lab: Standing) -> None:
     lab.overlay.follows = False
     assert told(lab.drifts()) == [("", "OVN's daemons", "follow the database", "OVN's northd does not follow.", False)]

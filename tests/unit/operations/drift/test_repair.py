@@ -241,6 +241,15 @@ def test_the_command_s_exit_codes(lab: Standing) -> None:
     assert "0 repaired, 1 left." in done.stdout
 
 
+def test_nothing_is_cut_in_a_pipe(lab: Standing) -> None:
+    """ux N19: names of volumes were."""
+    what = "a" * 300
+    lab.overlay.differs = [Difference(what, "b" * 300, "c" * 300, foreign=True)]
+    shown = invoke("--check").stdout
+    assert f" {what} " in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+
+
 def test_the_command_s_json(lab: Standing) -> None:
     import json
 
