@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ import pytest
 import typer
 from commands import run as winlab
 
+from winlab import files
 from winlab.cli import main
 from winlab.node import Node
+from winlab.operations import render
 
 
 def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,13 +99,84 @@ def test_render_follows_no_link_below_its_folder(
     (theirs / "victim").write_text("theirs")
     (made / "network.json").symlink_to(theirs / "victim")
     words = ("plan", "--os", "windows-2025", "--render", str(made))
-    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, *words) == 2
+    assert f"'{made}/network.json' would be overwritten" in capsys.readouterr().err
     assert (theirs / "victim").read_text() == "theirs"
+    (made / "network.json").unlink()
+    assert winlab(monkeypatch, *words) == 0
     shutil.rmtree(made / "node-1")
     (made / "node-1").symlink_to(theirs)
     assert winlab(monkeypatch, *words) == 2
     assert "node-1' is a link" in capsys.readouterr().err
     assert [one.name for one in theirs.iterdir()] == ["victim"]
+
+
+def test_render_does_not_overwrite_files_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ux D1: they were lost, also those that an earlier plan wrote and the user changed."""
+    made = tmp_path / "made"
+    words = ("plan", "--spec", "1-0-1", "--render", str(made))
+    made.mkdir()
+    (made / "network.json").write_text("precious")
+    assert winlab(monkeypatch, *words) == 2
+    assert "Name a folder that is new or empty" in capsys.readouterr().err
+    assert [(one.name, one.read_text()) for one in made.iterdir()] == [("network.json", "precious")]
+    (made / "network.json").unlink()
+    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, *words) == 0
+    (made / "network.json").write_text("precious")
+    assert winlab(monkeypatch, *words) == 2
+    assert (made / "network.json").read_text() == "precious"
+
+
+def test_render_removes_what_an_earlier_plan_wrote_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ux D1: the folder of a plan with one node had the files of two more."""
+    made = tmp_path / "made"
+    assert winlab(monkeypatch, "plan", "--spec", "1-3-1", "--rehearse", "--render", str(made)) == 0
+    (made / "notes.txt").write_text("mine")
+    (made / "node-2" / "notes.txt").write_text("mine")
+    (made / "node-3" / "domain.xml").write_text("changed")
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--rehearse", "--render", str(made)) == 0
+    left = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    assert {name for name in left if name.startswith("node-")} == {"node-2/notes.txt", "node-3/domain.xml"}
+    assert {"notes.txt", "controller-1/domain.xml"} <= left
+    assert not (made / "node-1").exists()
+
+
+def test_a_list_of_rendered_files_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Anyone who may write to the folder can change the list."""
+    made, victim = tmp_path / "made", tmp_path / "victim"
+    made.mkdir()
+    victim.write_text("theirs")
+    (made / "link").symlink_to(tmp_path)
+    digest = hashlib.sha256(b"theirs").hexdigest()
+    names = ("../victim", str(victim), "link/victim")
+    (made / render.LIST).write_text(json.dumps({**dict.fromkeys(names, [digest]), "x": 1, "": ["y"]}))
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--render", str(made)) == 0
+    assert victim.read_text() == "theirs"
+
+
+def test_an_interrupted_render_is_done_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--render", str(made)) == 0
+    whole, written = files.write_named, list[Path]()
+
+    def interrupt(path: Path, content: str | bytes) -> None:
+        if len(written) > 3:
+            raise OSError("interrupted")
+        written.append(path)
+        whole(path, content)
+
+    words = ("plan", "--spec", "1-1-1", "--rehearse", "--set", "workers.memory=3GiB", "--render", str(made))
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_named", interrupt)
+        assert winlab(patched, *words) == 2
+    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--render", str(made)) == 0
+    assert not (made / "node-1").exists()
 
 
 @pytest.mark.parametrize(
