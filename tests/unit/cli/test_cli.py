@@ -154,7 +154,7 @@ def test_a_list_of_rendered_files_leads_nowhere_else(monkeypatch: pytest.MonkeyP
     (made / "link").symlink_to(tmp_path)
     digest = hashlib.sha256(b"theirs").hexdigest()
     names = ("../victim", str(victim), "link/victim")
-    (made / render.LIST).write_text(json.dumps({**dict.fromkeys(names, [digest]), "x": 1, "": ["y"]}))
+    (made / render.LIST).write_text(json.dumps({**{name: [digest] for name in names}, "x": 1, "": ["y"]}))
     assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--render", str(made)) == 0
     assert victim.read_text() == "theirs"
 
