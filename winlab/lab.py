@@ -109,6 +109,16 @@ class Lab:
         )
 
     @at_site
+    def check(self, plan: Proposal) -> None:
+        """Check the media and files that a plan names, as :meth:`create` does before it touches anything.
+
+        Evaluation media that :meth:`create` could download may be missing.
+
+        :raises WinlabError: one is missing or unsuitable.
+        """
+        operations.golden.check_media(plan.plan, plan.stock, self.site, consent=True)
+
+    @at_site
     def render(self, plan: Proposal, folder: Path) -> list[Path]:
         """Write every file that guests and libvirt would be given, with secrets masked; returns the paths.
 

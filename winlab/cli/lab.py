@@ -79,6 +79,7 @@ def plan(
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
+    own.check(made)
     for note in own.notes(made):
         say(note, error=True)
     if render is not None:

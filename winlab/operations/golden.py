@@ -105,7 +105,7 @@ def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
     try:
         with site.storage() as hosts:
             return is_there(plan, builder, hosts)
-    except HostError:
+    except WinlabError:  # then it is not known, and a plan needs no libvirt
         return False
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 from commands import run as winlab
+from isos import make_server_medium
 
 from winlab import files
 from winlab.cli import main
@@ -48,6 +49,35 @@ def test_plan_says_which_kubernetes_the_workers_need(
     assert "Kubernetes v1.34.4 is taken, not v" in shown.err
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--set", "kubernetes.version=1.34") == 0
     assert "is taken" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--os", "windows-2025", "--iso", "{medium}"), "has no image named 'Windows Server 2025"),
+        (("--iso", "{medium}", "--set", "workers.language=de-DE"), "workers.language is de-DE"),
+        (("--iso", "{text}"), "passwd"),
+        (("--set", "workers.openssh={text}"), "is not a ZIP file"),
+        (("--set", "workers.template={text}"), "template"),
+        (("--set", "workers.drivers={text}"), "passwd"),
+    ],
+)
+def test_plan_refuses_what_create_would_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+    says: str,
+) -> None:
+    """ux D2: a wrong medium and /etc/passwd were fine, and listed as files that leave the host."""
+    medium, text = make_server_medium(tmp_path / "ms.iso"), tmp_path / "passwd"
+    text.write_text("root:x:0:0:root:/root:/bin/bash\n" * 2000)
+    assert winlab(monkeypatch, "plan", "--iso", str(medium)) == 0
+    capsys.readouterr()
+    assert winlab(monkeypatch, "plan", *(word.format(medium=medium, text=text) for word in words)) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err
+    assert shown.out == ""
 
 
 def test_plan_lists_the_files_of_this_host_that_leave_it(
