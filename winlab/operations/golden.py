@@ -16,7 +16,7 @@ from winlab.design.render.topology import topology
 from winlab.engine import engine
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
-from winlab.errors import ConflictError, HostError, UsageError, WinlabError, together
+from winlab.errors import ConflictError, UsageError, WinlabError, together
 from winlab.events import Listener, Note, Told
 from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
