@@ -12,7 +12,7 @@ from winlab.checks.model import CheckFailed, NotApplicable
 from winlab.checks.objects import Objects, label, name_of, node_problem, pod_problem, pull_trouble
 from winlab.design import cni
 from winlab.design.contract import WindowsFacts
-from winlab.design.plan.tags import Tag
+from winlab.design.plan.tags import Tag, running
 from winlab.design.system import WINDOWS
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
@@ -67,12 +67,11 @@ def signs(view: View) -> set[str]:
 
 def idle(gate: Gate, view: View) -> str:
     """Which nodes that a gate is about do not run, so that waiting can't help, and the cure; empty if all run."""
-    kinds: dict[str, Callable[[Tag], bool]] = {
-        "controllers": lambda tag: tag.role == "controller",
-        WINDOWS_NODES: lambda tag: tag.system is WINDOWS,
-    }
-    is_about = kinds.get(gate.where, lambda _: True)
-    off = [tag for tag in view.tags if tag.node in view.idle and is_about(tag)]
+    off = [tag for tag in view.tags if tag.node in view.idle]
+    if gate.where == "controllers":
+        off = [tag for tag in off if tag.role == "controller"]
+    elif gate.where == WINDOWS_NODES:
+        off = running(WINDOWS, off)
     states = ", ".join(f"{tag.node} is {view.idle[tag.node]}" for tag in off)
     return f"{states}: 'winlab start --lab {off[0].lab}' starts and resumes nodes" if off else ""
 

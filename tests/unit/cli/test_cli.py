@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 from commands import run as winlab
-from isos import make_server_medium
+from isos import SERVER, make_server_medium, make_wim
 
 from winlab import files
 from winlab.cli import main
@@ -70,11 +70,13 @@ def test_plan_refuses_what_create_would_refuse(
     says: str,
 ) -> None:
     """ux D2: a wrong medium and /etc/passwd were fine, and listed as files that leave the host."""
-    medium, text = make_server_medium(tmp_path / "ms.iso"), tmp_path / "passwd"
+    wim = make_wim([SERVER], edition="ServerStandardEval", language="en-US")
+    medium, text = make_server_medium(tmp_path / "ms.iso", wim=wim), tmp_path / "passwd"
     text.write_text("root:x:0:0:root:/root:/bin/bash\n" * 2000)
-    assert winlab(monkeypatch, "plan", "--iso", str(medium)) == 0
+    edition = ("--set", "workers.edition=standard-desktop")  # which the medium has
+    assert winlab(monkeypatch, "plan", *edition, "--iso", str(medium)) == 0
     capsys.readouterr()
-    assert winlab(monkeypatch, "plan", *(word.format(medium=medium, text=text) for word in words)) == 2
+    assert winlab(monkeypatch, "plan", *edition, *(word.format(medium=medium, text=text) for word in words)) == 2
     shown = capsys.readouterr()
     assert says in shown.err
     assert shown.out == ""

@@ -47,7 +47,7 @@ def test_diff_as_json(
 def test_diff_names_programs_that_the_user_pushed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[tuple[int, dict[str, Any]]]
 ) -> None:
-    """ux N8: they stay, and are no difference."""
+    """ux N8: they stay, and do not count as a difference."""
     own = Pushed("kubelet.exe", "c03ecf60" + "0" * 56, "2026-11-26 12:54 UTC")
     monkeypatch.setattr(diff, "difference", lambda plan, site: Difference((), pushed=(("node-1", own),)))
     assert winlab(monkeypatch, "diff") == 0

@@ -278,18 +278,20 @@ def test_without_a_claim_of_this_host_growth_decides(
 
 
 def test_a_volume_without_our_claim_is_not_marked(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
-    """The claim vanished while this winlab uploaded: someone deleted it, and may have replaced the volume."""
+    """The claim vanished while this winlab uploaded: someone deleted it, and has replaced the volume."""
     lost: list[bool] = []
 
     def lose() -> None:
         if NAME in host.volumes and not lost:
             lost.append(True)
             del host.volumes[NAME + CLAIM]
+            host.put(NAME, b"theirs")
 
     host.on_send = lose
     upload(pool, source)
     assert host.log.count(NAME) == 2  # made again, under a claim that stayed
     assert pool.is_complete(NAME)
+    assert bytes(host.volumes[NAME].content) == source.read_bytes()
 
 
 def test_an_unclaimed_volume_is_abandoned(pool: StoragePool, host: Host) -> None:
