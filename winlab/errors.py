@@ -10,6 +10,7 @@
     ├── AccessError            not allowed to                 7
     ├── StalledError           no progress any more           8
     ├── GuestError             a guest said no                9
+    │   ├── OffError           it does not run: not asked     9
     │   ├── UnreachableError   it does not answer             9
     │   └── SilentError        it says nothing any more       9
     ├── TransferError          download or registry failed   10
@@ -51,6 +52,7 @@ class ExitCode(IntEnum):
     PARTLY = 20  # status: some nodes answer, some don't
     STOPPED = 21  # status: no node answers
     DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't repair
+    CLOSED = 141  # exec: what reads its output has closed the pipe, as for a program that SIGPIPE ended
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP; from Python, the event that stops a call
 
 
@@ -139,6 +141,10 @@ class GuestCommandError(GuestError):
     def __init__(self, what: str, *, code: int, why: str = "", evidence: str = "") -> None:
         super().__init__(what, why=why, evidence=evidence)
         self.code = code
+
+
+class OffError(GuestError):
+    """A machine does not run, so nothing was asked of its guest."""
 
 
 class UnreachableError(GuestError):

@@ -47,12 +47,16 @@ if TYPE_CHECKING:
 class Lab:
     """A lab, whether it exists yet or not. Nothing is touched before a method is called.
 
+    Methods that change a lab of another user raise :class:`winlab.errors.ConflictError`.
+
     :param site: where it lives; by default as the environment says.
+    :param anyone: change it even if another user made it.
     """
 
-    def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None) -> None:
+    def __init__(self, name: str = settings.DEFAULT_LAB, site: Site | None = None, *, anyone: bool = False) -> None:
         self.name = name
         self.site = site or Site()
+        self.anyone = anyone
 
     @staticmethod
     def all(site: Site | None = None) -> list[Lab]:
@@ -81,6 +85,10 @@ class Lab:
 
         return kubeconfig.name(self.name)
 
+    def _require_owner(self) -> None:
+        if not self.anyone:
+            operations.owner.require(self.name, self.site)
+
     # -- plan and make
 
     @at_site
@@ -99,6 +107,16 @@ class Lab:
             Told(listener, "plan"),
             standing=operations.recorded.standing(self.site.folder(self.name)),
         )
+
+    @at_site
+    def check(self, plan: Proposal) -> None:
+        """Check the media and files that a plan names, as :meth:`create` does before it touches anything.
+
+        Evaluation media that :meth:`create` could download may be missing.
+
+        :raises WinlabError: one is missing or unsuitable.
+        """
+        operations.golden.check_media(plan.plan, plan.stock, self.site, consent=True)
 
     @at_site
     def render(self, plan: Proposal, folder: Path) -> list[Path]:
@@ -152,6 +170,7 @@ class Lab:
         :raises WinlabError: a step failed; the same call resumes.
         """
         fetch = self._consent(plan, accept_eula, origin)
+        self._require_owner()
         operations.create.create(plan, self.site, listener, until=until, origin=origin, locked=locked, consent=fetch)
 
     @at_site
@@ -169,6 +188,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab.
         :raises UsageError: a change is not valid.
         """
+        operations.look.require_lab(self.name, self.site)
         held = operations.recorded.read(self.site.folder(self.name)).wanted.restored_spec()
         return held.changed(changes, os=os, iso=iso, rehearse=rehearse, allow=allow)
 
@@ -179,6 +199,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab, or the lab has no such pool.
         :raises UsageError: there is no room for them, or an add-on decides how many there are.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.resize.grown(self.name, self.site, pool, count)
 
     @at_site
@@ -187,6 +208,7 @@ class Lab:
 
         :raises NotFoundError: this account has no record of the lab.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.resize.unchanged(self.name, self.site)
 
     @at_site
@@ -197,6 +219,7 @@ class Lab:
         :raises ConflictError: it is a controller.
         :raises UsageError: it is not the last one of its pool, or an add-on decides how many there are.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.resize.shrunk(self.name, self.site, node)
 
     @at_site
@@ -206,6 +229,7 @@ class Lab:
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined an external cluster.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.diff.difference(plan.plan, self.site)
 
     @at_site
@@ -236,6 +260,7 @@ class Lab:
         :raises WinlabError: a step failed; the same call continues.
         """
         fetch = self._consent(plan, accept_eula, origin)
+        self._require_owner()
         operations.apply.apply(
             plan, self.site, listener,
             until=until, origin=origin, consent=fetch, restart=restart, force=force, rebuild=rebuild,
@@ -304,6 +329,7 @@ class Lab:
         :raises WinlabError: as :meth:`create`.
         """
         fetch = self._consent(joining.planned, accept_eula, origin)
+        self._require_owner()
         operations.join.join(joining, self.site, listener, until=until, origin=origin, consent=fetch)
 
     @at_site
@@ -416,6 +442,7 @@ class Lab:
         :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
         :raises UsageError: there is no such run.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.timeline.events(self.name, self.site, run, follow=follow)
 
     @at_site
@@ -426,6 +453,7 @@ class Lab:
         :raises NotFoundError: this account has no journal of the lab, or there is no run in it.
         :raises UsageError: there is no such run.
         """
+        operations.look.require_lab(self.name, self.site)
         return operations.timeline.timeline(self.name, self.site, run)
 
     @at_site
@@ -453,10 +481,13 @@ class Lab:
 
         :param to: the file; by default one in ``support`` in the state folder, which keeps the last ones of each lab.
         :param failed: what failed just before: it goes into the archive, and collecting takes less time.
+        :raises NotFoundError: there is nothing of such a lab, and nothing has failed.
         :raises UsageError: no lab can have this name, or *to* can't be written.
         :raises AccessError: the state folder can't be written.
         """
         check_lab_name(self.name, own=True)
+        if failed is None:
+            operations.look.require_lab(self.name, self.site)
         return operations.support.collect(self.name, self.site, listener, to=to, failed=failed)
 
     @staticmethod
@@ -477,11 +508,13 @@ class Lab:
         """What the lab's own kubectl prints: ``lab.kubectl("get", "nodes")``.
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
+        :raises GuestError: none of its controllers runs.
         :raises ClusterError: kubectl failed.
         """
         from winlab.adapters.kube.kubectl import Kubectl
 
         operations.recorded.require_cluster(self.site.folder(self.name))
+        operations.look.require_reachable(self.name, self.site)
         return Kubectl.of(self.site.folder(self.name)).run(*words)
 
     @at_site
@@ -489,10 +522,12 @@ class Lab:
         """Replace this process with the lab's own kubectl, for a user at a terminal.
 
         :raises NotFoundError: the lab has no cluster, or was made from another account.
+        :raises GuestError: none of its controllers runs.
         """
         from winlab.adapters.kube.kubectl import Kubectl
 
         operations.recorded.require_cluster(self.site.folder(self.name))
+        operations.look.require_reachable(self.name, self.site)
         Kubectl.of(self.site.folder(self.name)).replace_process(words)
 
     @at_site
@@ -503,6 +538,7 @@ class Lab:
         """
         from winlab.adapters.kube import kubeconfig
 
+        operations.look.require_lab(self.name, self.site)
         operations.recorded.require_cluster(self.site.folder(self.name))
         return kubeconfig.read(self.site.folder(self.name))
 
@@ -515,6 +551,7 @@ class Lab:
         """
         from winlab.adapters.kube import kubeconfig
 
+        operations.look.require_lab(self.name, self.site)
         operations.recorded.require_cluster(self.site.folder(self.name))
         return kubeconfig.publish(self.name, use=use)
 
@@ -529,6 +566,7 @@ class Lab:
         :raises WinlabError: the node or the cluster refused.
         """
         operations.recorded.require_cluster(self.site.folder(self.name))
+        self._require_owner()
         return operations.push.to_node(self.name, self.site, node, binary, listener, restore=restore)
 
     @at_site
@@ -542,6 +580,7 @@ class Lab:
         :raises WinlabError: there is no such image, no node can run it, or a node refused.
         """
         operations.recorded.require_cluster(self.site.folder(self.name))
+        self._require_owner()
         return operations.load.to_lab(self.name, self.site, image, listener, name=name)
 
     @at_site
@@ -554,6 +593,7 @@ class Lab:
         :param timeout: seconds after which checks have failed that do not pass, even if the cluster makes progress.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        :raises GuestError: none of its controllers runs.
         """
         from winlab.checks import suites
 
@@ -570,6 +610,7 @@ class Lab:
         :param keep: leave the pods for inspection.
         :raises UsageError: *only* names a check that does not exist; nothing was touched.
         :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+        :raises GuestError: none of its controllers runs.
         :raises ClusterError: the API server does not answer, or refuses the pods.
         """
         from winlab.checks import suites
@@ -590,6 +631,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node; nothing was touched.
         :raises StalledError: a node does not shut down.
         """
+        self._require_owner()
         return operations.power.stop(self.name, self.site, nodes, listener, force=force)
 
     @at_site
@@ -602,6 +644,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node, or it was made from another account; nothing was touched.
         :raises WinlabError: a node can't be started, does not answer, or does not become Ready.
         """
+        self._require_owner()
         return operations.power.start(self.name, self.site, nodes, listener)
 
     @at_site
@@ -611,6 +654,7 @@ class Lab:
         :param nodes: their names; none: the whole lab.
         :raises WinlabError: as those two.
         """
+        self._require_owner()
         return operations.power.restart(self.name, self.site, nodes, listener)
 
     @at_site
@@ -621,6 +665,7 @@ class Lab:
         :raises NotFoundError: there is no such lab or node; nothing was touched.
         :raises GuestError: a node that was named is off; nothing was touched.
         """
+        self._require_owner()
         return operations.power.suspend(self.name, self.site, nodes, listener)
 
     @at_site
@@ -632,6 +677,7 @@ class Lab:
         :raises GuestError: a node that was named is off; nothing was touched.
         :raises WinlabError: a node can't be resumed, does not answer, or does not become Ready.
         """
+        self._require_owner()
         return operations.power.resume(self.name, self.site, nodes, listener)
 
     @at_site
@@ -641,6 +687,7 @@ class Lab:
         :raises NotFoundError: there is no such lab.
         :raises ConflictError: another winlab is changing the lab.
         """
+        self._require_owner()
         return operations.autostart.change(self.name, self.site, wanted=wanted)
 
     @at_site
@@ -662,6 +709,9 @@ class Lab:
         :raises ConflictError: the lab was made from another plan, or another winlab is working on it.
         :raises WinlabError: the repair failed; the same call resumes.
         """
+        operations.look.require_lab(self.name, self.site)
+        if not check:
+            self._require_owner()
         return operations.repair.repair(self.name, self.site, listener, node=node, check=check, digests=digests)
 
     # -- faults on purpose
@@ -681,11 +731,16 @@ class Lab:
         """
         from winlab.design import fault
 
+        self._require_owner()
         return operations.faults.add(self.name, self.site, fault.make(kind, nodes, **settings), listener)
 
     @at_site
     def faults(self) -> list[Fault]:
-        """The faults that are active, no matter who added them; empty if there is no such lab."""
+        """The faults that are active, no matter who added them.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        operations.look.require_lab(self.name, self.site)
         return operations.faults.active(self.name, self.site)
 
     @at_site
@@ -697,6 +752,7 @@ class Lab:
         :raises NotFoundError: there is no such lab, or no fault or node of this name.
         :raises GuestError: a node can't be asked, or refuses; the faults elsewhere are undone.
         """
+        self._require_owner()
         return operations.faults.clear(self.name, self.site, which, listener)
 
     # -- the end
@@ -705,11 +761,11 @@ class Lab:
     def destroy(self, *, anyone: bool = False, listener: Listener = ignore, stop: Stop = None) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
-        :param anyone: also if another user made the lab.
+        :param anyone: as in the constructor.
         :returns: what was removed, for display; empty if there was nothing.
         :raises UsageError: no lab can have this name.
         :raises ConflictError: another user made the lab; nothing was touched.
         :raises WinlabError: something can't be removed.
         """
         check_lab_name(self.name, own=True)
-        return operations.destroy.destroy(self.name, self.site, listener, anyone=anyone)
+        return operations.destroy.destroy(self.name, self.site, listener, anyone=anyone or self.anyone)

@@ -33,27 +33,37 @@ class Node:
         self.site = site
 
     @at_site
-    def execute(self, command: Sequence[str], *, via: Literal["ssh", "winrm"] | None = None) -> Executed:
+    def execute(
+        self, command: Sequence[str], *, stdin: bytes = b"", via: Literal["ssh", "winrm"] | None = None
+    ) -> Executed:
         """Run a command to its end.
 
         :param command: its words; a single word is run as a line of the node's shell.
+        :param stdin: its whole input.
         :param via: by default WinRM on Windows and ssh on Linux.
         :raises NotFoundError: there is no such lab or node.
         :raises GuestError: the node does not run, or can't be reached.
         """
         out, err = bytearray(), bytearray()
-        code = operations.reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via)
+        code = operations.reach.execute(self.lab, self.name, self.site, command, out.extend, err.extend, via, stdin)
         return Executed(code, out.decode(errors="replace"), err.decode(errors="replace"))
 
     @at_site
     def stream(
-        self, command: Sequence[str], stdout: Sink, stderr: Sink, *, via: Literal["ssh", "winrm"] | None = None
+        self,
+        command: Sequence[str],
+        stdout: Sink,
+        stderr: Sink,
+        *,
+        stdin: bytes = b"",
+        via: Literal["ssh", "winrm"] | None = None,
     ) -> int:
         """Run a command, hand over its output as it comes, and return its exit code.
 
         :raises WinlabError: as :meth:`execute`.
+        :raises OSError: what a sink raises. The connection is closed, which ends a command that prints.
         """
-        return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via)
+        return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via, stdin)
 
     @at_site
     def ssh(self) -> list[str | Path]:

@@ -16,6 +16,7 @@ from winlab.design.spec.model import Spec
 from winlab.events import Listener, Told, ignore
 from winlab.operations import carry_out, consent, export_iso, images, prune
 from winlab.operations.export_iso import Alone, Export
+from winlab.operations.prune import Pruned
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 from winlab.supply.artifacts.bundle import file as bundles
@@ -27,7 +28,7 @@ from winlab.supply.media import inspection, wim_drivers
 from winlab.supply.media.inspection import Inspection
 from winlab.supply.media.wim import WimImage
 
-__all__ = ["Alone", "Bundle", "CachedImage", "Export", "Inspection", "Item", "Supplies", "WimImage"]
+__all__ = ["Alone", "Bundle", "CachedImage", "Export", "Inspection", "Item", "Pruned", "Supplies", "WimImage"]
 
 
 class Supplies:
@@ -167,12 +168,13 @@ class Supplies:
         return carry_out.one_step(f"import {path.name}", partial(library.bring, path), listener, usual=60)
 
     @at_site
-    def prune(self) -> int:
+    def prune(self, *, dry_run: bool = False) -> list[Pruned]:
         """Remove cached images that no recipe needs any more, and base volumes that no lab uses.
 
-        :returns: how many bytes of the cache were freed.
+        :param dry_run: remove nothing.
+        :returns: what was removed, or would be.
         """
-        return prune.prune_all(self.recipes(), self.site)
+        return prune.prune_all(self.recipes(), self.site, dry_run=dry_run)
 
     # -- Windows installation media
 

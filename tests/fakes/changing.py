@@ -14,9 +14,10 @@ import sites
 
 from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import make as plans
 from winlab.design.plan import tags
 from winlab.design.plan.facts import HostFacts
@@ -67,6 +68,7 @@ class World:
     free: int = 1 << 20
     holder: str = ""
     answers: bool = True
+    pushed: dict[str, list[Pushed]] = field(default_factory=dict)  # own builds of programs, by domain
     stuck: bool = False  # pods that can't be moved
     kill: int | None = None
     acts: list[str] = field(default_factory=list)
@@ -319,6 +321,7 @@ def world(
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
+    monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(making.recipe, "guests", made.recipe)
     monkeypatch.setattr(making.recipe, "golden_upload", lambda *_: [])
     monkeypatch.setattr(making.faults, "report", lambda *_: None)

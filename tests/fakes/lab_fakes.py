@@ -15,8 +15,9 @@ import sites
 
 from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine, Named
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.contract import Call, R
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
@@ -64,6 +65,7 @@ class FakeLab:
         self.inside: dict[str, str] = {}  # domain -> volume
         self.log: list[str] = []
         self.runs = True  # whether its machines do
+        self.pushed: dict[str, list[Pushed]] = {}  # domain -> its own builds
         self.script: Callable[[Tag, str, Mapping[str, Any]], dict[str, Any]] = lambda tag, name, settings: {}
         self.folder = LabFolder("lab")
         self.standing = sites.lab("lab", sites.hypervisor(pool=self.pool))
@@ -117,6 +119,8 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             told = made.script(self.tag, call.script, call.settings(self.tag.os))
             return answers.result(call, told, self.tag.node)
 
+    monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
+    monkeypatch.setattr(pushed, "write", lambda _conn, one, _lab, values: made.pushed.update({one.domain: values}))
     monkeypatch.setattr(domains, "insert", insert)
     monkeypatch.setattr(domains, "medium", medium)
     monkeypatch.setattr(domains, "is_running", lambda *_: made.runs)

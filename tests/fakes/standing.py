@@ -13,7 +13,8 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains, first_boot
+from winlab.adapters.vm import definitions, domains, first_boot, pushed
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import domain as domain_file
@@ -43,7 +44,9 @@ class Pool:
         self.written: list[str] = []
 
     def add(self, name: str, *, size: int = 1, backing: str | None = None, content: bytes = cut_off.QCOW2) -> None:
-        self.volumes[name] = SimpleNamespace(size=size, backing=backing, whole=True, content=content, now="aa")
+        self.volumes[name] = SimpleNamespace(
+            size=size, backing=backing, whole=True, content=content, now="aa", unmarked=False
+        )
 
     def refresh(self) -> None: ...
 
@@ -68,11 +71,16 @@ class Pool:
         return name in self.volumes and bool(self.volumes[name].whole)
 
     def uploaded_digest(self, name: str) -> str:
-        return "" if name in self.volumes and self.volumes[name].now == "unmarked" else "aa"
+        return "" if name in self.volumes and self.volumes[name].unmarked else "aa"
 
     def digest(self, name: str, tell: Callable[[float], None]) -> str:
         tell(1.0)
         return str(self.volumes[name].now)
+
+    def mark(self, name: str, sha256: str) -> None:
+        assert self.volumes[name].now == sha256
+        self.volumes[name].whole = True
+        self.written.append(f"marker of {name}")
 
     def restore_base(self, name: str, source: Path, tell: object) -> None:
         del tell
@@ -148,6 +156,7 @@ class Standing:
         self.states = {node.domain: "running" for node in plan.nodes}
         self.booting: set[str] = set()  # in their first boot, domains
         self.disk_trouble: str | None = None
+        self.pushed: dict[str, list[Pushed]] = {}  # own builds of programs, by domain
         self.skew = 0.0  # seconds, by a fault on purpose
         self.bridge = ""
         self.firewall = ""
@@ -252,6 +261,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(Kubectl, "of", of)
     monkeypatch.setattr(Kubectl, "get", nodes_of)
     monkeypatch.setattr(domains, "tag_of", tag_of)
+    monkeypatch.setattr(pushed, "read", lambda _, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(domains, "state", lambda _, one: made.states[one.domain])
     monkeypatch.setattr(domains, "is_running", lambda _, one: made.states[one.domain] == "running")
     monkeypatch.setattr(first_boot, "is_marked", lambda _, one: one.domain in made.booting)

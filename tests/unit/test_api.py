@@ -270,7 +270,8 @@ def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pyte
     before = settings.cache_dir(), settings.state_dir()
     seen: list[Path] = []
 
-    def execute(lab: str, node: str, site: Site, command: Any, stdout: Any, stderr: Any, via: Any) -> int:
+    def execute(lab: str, node: str, site: Site, command: Any, stdout: Any, stderr: Any, via: Any, given: bytes) -> int:
+        assert given == b"all of it"
         seen.extend((settings.cache_dir(), settings.state_dir(), site.folder(lab).path))
         stdout(b"ni")
         stdout(b"ce\xff")
@@ -279,7 +280,7 @@ def test_methods_take_the_places_of_their_site(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(reach, "execute", execute)
     site = Site(cache=tmp_path / "c", state=tmp_path / "s")
-    done = Lab("ci", site).node("node-1").execute(["x"])
+    done = Lab("ci", site).node("node-1").execute(["x"], stdin=b"all of it")
     assert (done.exit_code, done.stdout, done.stderr) == (3, "nice\N{REPLACEMENT CHARACTER}", "!")
     assert seen == [tmp_path / "c", tmp_path / "s", tmp_path / "s/labs/ci"]
     assert (settings.cache_dir(), settings.state_dir()) == before

@@ -51,6 +51,7 @@ class Access:
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
     script: Script
     routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
+    idle: Callable[[], dict[str, str]] = dict  # the cluster's nodes that don't run now, with their states
     logout: Callable[[], None] = lambda: None  # end logins to nodes; the next command logs in again
     scale: float = 1.0
     clock: Callable[[], float] = time.monotonic
@@ -107,16 +108,24 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
     """The nodes of a lab's cluster and the ways to reach it.
 
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+    :raises OffError: none of its controllers runs.
     """
     with site.hypervisors() as hosts:
         machines, standing = look.find(lab, hosts), LabOnSite.find(lab, site, hosts)
+    kubectl = Kubectl.of(standing.folder)
+    look.require_api(machines)
     logins = Logins(standing, machines)
 
     def routes() -> dict[str, str]:
         with standing.overlay() as northbound:
             return northbound.pod_routes(lab)
 
-    kubectl = Kubectl.of(standing.folder)
+    def idle() -> dict[str, str]:
+        with suppress(WinlabError), site.hypervisors() as hosts:
+            members = [machine for machine in hosts.machines(lab) if machine.tag.is_member]
+            return {machine.tag.node: machine.state for machine in members if machine.state != "running"}
+        return {}
+
     return [machine.tag for machine in machines if machine.tag.is_member], Access(
         kubectl=kubectl,
         fetch=fetch,
@@ -126,6 +135,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
         script=logins.script,
         logout=logins.end,
         routes=routes,
+        idle=idle,
         scale=standing.pace.scale,
     )
 

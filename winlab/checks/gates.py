@@ -12,7 +12,8 @@ from winlab.checks.model import CheckFailed, NotApplicable
 from winlab.checks.objects import Objects, label, name_of, node_problem, pod_problem, pull_trouble
 from winlab.design import cni
 from winlab.design.contract import WindowsFacts
-from winlab.design.plan.tags import Tag
+from winlab.design.plan.tags import Tag, running
+from winlab.design.system import WINDOWS
 
 KINDS = ("nodes", "pods", "daemonsets.apps", "deployments.apps")
 SYSTEM = "kube-system"
@@ -26,6 +27,7 @@ class View:
     objects: Objects = field(default_factory=lambda: Objects([]))
     readyz: str = ""
     problem: str = ""
+    idle: dict[str, str] = field(default_factory=dict)  # nodes whose machines don't run, with their states
     windows: dict[str, WindowsFacts | str] = field(default_factory=dict)  # by node: its report, or why there is none
     kernels: dict[str, dict[str, Any] | str] = field(default_factory=dict)  # the same, for a real Windows
 
@@ -63,6 +65,17 @@ def signs(view: View) -> set[str]:
     }
 
 
+def idle(gate: Gate, view: View) -> str:
+    """Which nodes that a gate is about do not run, so that waiting can't help, and the cure; empty if all run."""
+    off = [tag for tag in view.tags if tag.node in view.idle]
+    if gate.where == "controllers":
+        off = [tag for tag in off if tag.role == "controller"]
+    elif gate.where == WINDOWS_NODES:
+        off = running(WINDOWS, off)
+    states = ", ".join(f"{tag.node} is {view.idle[tag.node]}" for tag in off)
+    return f"{states}: 'winlab start --lab {off[0].lab}' starts and resumes nodes" if off else ""
+
+
 def _objects(view: View) -> Objects:
     if view.problem:
         raise CheckFailed(f"the API server does not answer: {view.problem}")
@@ -98,6 +111,8 @@ def _nodes(view: View) -> str:
     for tag in view.tags:
         node = _objects(view).named("Node", tag.node)
         problem = "it has not joined" if node is None else node_problem(node) or _network_problem(node)
+        if state := view.idle.get(tag.node):  # the API server calls it Ready for a while
+            problem = f"it is {state}"
         if problem:
             bad.append(f"{tag.node}: {problem}")
     if bad:

@@ -6,16 +6,19 @@ All gates judge the same view of the API server, repeatedly, as long as the clus
 
 from __future__ import annotations
 
+import contextvars
+import math
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
+from winlab import stopping
 from winlab.addons import record
 from winlab.addons.api import Addon, Check, Cluster
 from winlab.checks import windows_gates
 from winlab.checks.access import Access
-from winlab.checks.gates import GATES, KINDS, SYSTEM, Gate, View, signs
+from winlab.checks.gates import GATES, KINDS, SYSTEM, Gate, View, idle, signs
 from winlab.checks.model import CheckFailed, NotApplicable, Outcome, RowResult, Stage, choose, is_standin, said
 from winlab.checks.objects import Objects
 from winlab.checks.report import Report
@@ -41,6 +44,39 @@ def _given_up(seen: Waiting) -> _GivenUp:
     return _GivenUp(seen.says)
 
 
+class _Deadline:
+    """When the test ends, and whether it left a query alone that was under way then.
+
+    :param seconds: from now on; None or 0: queries take as long as they take.
+    """
+
+    def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        begun = clock()
+        self.end = math.inf if seconds is None else begun + seconds
+        self._bound = self.end if seconds else math.inf
+        self.left_one = False
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is time to end."""
+        return self._clock() >= self.end
+
+    def within(self, query: Callable[[], Answer]) -> Answer:
+        """What a query returns. Nodes and API servers that are unresponsive may take minutes.
+
+        :raises _GivenUp: it takes longer than there is time.
+        """
+        if self._bound == math.inf:
+            return query()
+        context = contextvars.copy_context()
+        try:
+            return stopping.patiently(lambda: context.run(query), limit=max(0.0, self._bound - self._clock()))
+        except TimeoutError as error:
+            self.left_one = True
+            raise _GivenUp("no answer came before the time was over") from error
+
+
 def run(
     lab: str,
     tags: Sequence[Tag],
@@ -60,9 +96,9 @@ def run(
     began, begun = time.time(), access.clock()
     gates = [gate for gate in GATES if chosen is None or gate.id in chosen]
     stage = Stage(tell, f"{len(gates)} gates", access.clock)
-    end = float("inf") if timeout is None else begun + timeout
-    gates += _AddonGates(tags, access, chosen).find(stage, end)
-    results = _Judge(gates, tags, access, stage, end).wait(begun)
+    deadline = _Deadline(timeout, access.clock)
+    gates += _AddonGates(tags, access, chosen).find(stage, deadline)
+    results = _Judge(gates, tags, access, stage, deadline).wait(begun)
     ordered = tuple(results[gate.id] for gate in gates)
     stage.conclude(ordered)
     return Report("readiness", lab, ordered, began, access.clock() - begun)
@@ -84,16 +120,13 @@ class _AddonGates:
         self._cluster = Cluster(access.kubectl, tuple(tags))
         self._only = None if chosen is None else [name for name in registry() if name in chosen]
 
-    def find(self, stage: Stage, end: float) -> list[Gate]:
-        """Wait until the API server returns the cluster's add-ons; their gates, or one failing gate that says why.
-
-        :param end: the time at which to stop waiting.
-        """
+    def find(self, stage: Stage, deadline: _Deadline) -> list[Gate]:
+        """Wait until the API server returns the cluster's add-ons; their gates, or one failing gate that says why."""
         if self._only == []:
             return []
         try:
             stall = ADDONS_SILENCE * self._access.scale
-            installed = wait.until(partial(self._look, end), stage, _given_up, stall=stall, poll=LOOK)
+            installed = wait.until(partial(self._look, deadline), stage, _given_up, stall=stall, poll=LOOK)
         except _GivenUp as failed:
             return [Gate("add-ons", "the cluster's add-ons are known", SYSTEM, 0, partial(_fail, str(failed)))]
         gates = []
@@ -106,11 +139,11 @@ class _AddonGates:
                 gates += [self._gate(name if n == 1 else f"{name}-{n}", check) for n, check in rows]
         return gates
 
-    def _look(self, end: float) -> Met[dict[str, Any]] | Waiting:
+    def _look(self, deadline: _Deadline) -> Met[dict[str, Any]] | Waiting:
         try:
-            return Met(record.read(self._cluster.kubectl))
+            return Met(deadline.within(lambda: record.read(self._cluster.kubectl)))
         except WinlabError as error:
-            if self._access.clock() >= end:
+            if deadline.passed:
                 raise _GivenUp(said(error)) from error
             return Waiting(said(error))
 
@@ -133,13 +166,12 @@ def _not_there(_view: View) -> str:
 
 
 class _Judge:
-    """Judges gates until each passes, or the cluster makes no further progress.
+    """Judges gates until each passes or can't pass, or the cluster makes no further progress."""
 
-    :param end: the time at which to stop waiting.
-    """
-
-    def __init__(self, gates: Sequence[Gate], tags: Sequence[Tag], access: Access, stage: Stage, end: float) -> None:
-        self._gates, self._access, self._stage, self._end = gates, access, stage, end
+    def __init__(
+        self, gates: Sequence[Gate], tags: Sequence[Tag], access: Access, stage: Stage, deadline: _Deadline
+    ) -> None:
+        self._gates, self._access, self._stage, self._deadline = gates, access, stage, deadline
         self._looker = _Looker(tags, access)
         self._results = {gate.id: result for gate in gates if (result := _left_out(gate, tags)) is not None}
         self._view = View(tuple(tags))
@@ -155,27 +187,34 @@ class _Judge:
             return self._results
         # gates wait for each other's parts of the cluster, so the most patient one decides
         stall = max(gate.silence for gate in pending) * self._access.scale
+        why = ""
         try:
             wait.until(partial(self._look, begun), self._stage, _given_up, stall=stall, poll=LOOK)
-        except _GivenUp:
-            pass  # the failing gates say why
+        except _GivenUp as given_up:
+            why = str(given_up)  # what the failing gates say is more
         finally:
-            self._access.logout()
+            if not self._deadline.left_one:  # otherwise it still uses a login
+                self._access.logout()
         for gate in self._pending():
-            detail = self._looker.explain(gate, self._view, self._failing[gate.id])
+            detail = self._failing.get(gate.id, why)
+            if not self._deadline.left_one:
+                detail = self._looker.explain(gate, self._view, detail)
             self._keep(gate, Outcome.FAILED, detail, begun)
         return self._results
 
     def _look(self, begun: float) -> Met[None] | Waiting:
+        pending = self._pending()
+        self._view = self._deadline.within(lambda: self._looker.look(pending))
         self._failing = {}
-        self._view = self._looker.look(self._pending())
-        for gate in self._pending():
+        for gate in pending:
             outcome, detail = _judge(gate, self._view)
-            if outcome is Outcome.FAILED:
-                self._failing[gate.id] = detail
-            else:
+            if outcome is not Outcome.FAILED:
                 self._keep(gate, outcome, detail, begun)
-        if not self._failing or self._access.clock() >= self._end:
+            elif off := idle(gate, self._view):
+                self._keep(gate, outcome, f"{off} ({detail})", begun)
+            else:
+                self._failing[gate.id] = detail
+        if not self._failing or self._deadline.passed:
             return Met(None)
         self._seen |= signs(self._view)
         first = next(iter(self._failing))
@@ -221,13 +260,16 @@ class _Looker:
 
     def look(self, gates: Sequence[Gate]) -> View:
         """Look once, at only what these gates need."""
-        view = View(self._tags)
+        view = View(self._tags, idle=self._access.idle())
         try:
             view.readyz = self._access.kubectl.run("get", "--raw=/readyz?verbose")
             view.objects = Objects.look(self._access.kubectl, KINDS)
         except WinlabError as error:
             view.problem = said(error)
         for tag in running(WINDOWS, self._tags):
+            if state := view.idle.get(tag.node):
+                view.windows[tag.node] = view.kernels[tag.node] = f"it is {state}"
+                continue
             if any(gate.asks == "status" for gate in gates):
                 view.windows[tag.node] = self._ask(tag, "status", windows_gates.status)
             if any(gate.asks == "kernel" for gate in gates):

@@ -57,7 +57,7 @@ def run(
     """
     chosen = choose([row.id for row in ROWS], only)
     began, begun = time.time(), access.clock()
-    testpods = TestPods(lab, tags, access, Objects.look(access.kubectl, CLUSTER_KINDS))
+    testpods = TestPods(lab, tags, access, _cluster(access, Stage(tell, "look at the cluster", access.clock)))
     testpods.asked_for = frozenset(chosen or ())
     cases = [row for row in ROWS if chosen is None or row.id in chosen]
     unmet = {case.id: case.unmet(testpods) for case in cases}
@@ -84,6 +84,20 @@ def run(
             _clear(testpods, Stage(tell, f"removing the namespace {NAMESPACE}", access.clock), end=False)
         access.logout()
     return Report("smoke", lab, tuple(results[case.id] for case in cases), began, access.clock() - begun)
+
+
+def _cluster(access: Access, stage: Stage) -> Objects:
+    """The cluster's nodes and runtime classes.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    try:
+        found = Objects.look(access.kubectl, CLUSTER_KINDS)
+    except WinlabError as error:
+        stage.fail(Failure.of(error))
+        raise
+    stage.end()
+    return found
 
 
 def _judge_all(cases: Sequence[Case], testpods: TestPods, tell: Listener) -> dict[str, RowResult]:

@@ -19,6 +19,7 @@ def readiness(lab: str, site: Site, tell: Listener, *, only: str | None = None, 
     :param timeout: seconds after which gates have failed that do not pass, even if the cluster makes progress.
     :raises UsageError: *only* names a gate that does not exist; nothing was touched.
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+    :raises OffError: none of its controllers runs.
     """
     gates.chosen_gates(only)
     tags, reach = access.of(lab, site)
@@ -32,6 +33,7 @@ def smoke(lab: str, site: Site, tell: Listener, *, only: str | None = None, keep
     :param keep: leave the pods for inspection.
     :raises UsageError: *only* names a row that does not exist; nothing was touched.
     :raises NotFoundError: there is no such lab, or it has no cluster that this account can use.
+    :raises OffError: none of its controllers runs.
     :raises ClusterError: the API server does not answer, or refuses the pods.
     """
     choose([row.id for row in ROWS], only)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import NodeName, Output, say
+from winlab.cli.common import Anyone, NodeName, Output, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
 from winlab.cli.session import Format, LabName, current
@@ -65,13 +65,14 @@ def push(
     node: NodeName,
     restore: Annotated[bool, typer.Option("--restore", help="Restore the original.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Replace a program on a running node with your own build, or restore the original."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        done = Lab(lab).push(node, binary, restore=restore, listener=tell)
+        done = Lab(lab, anyone=anyone).push(node, binary, restore=restore, listener=tell)
     if output is Output.JSON:
         current().result = {"node": node, **dataclasses.asdict(done)}
         return
@@ -87,13 +88,14 @@ def load(
     ],
     name: Annotated[str, typer.Option("--name", help="The image's name in the lab.", metavar="REFERENCE")] = "",
     lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Load a container image onto every node of its operating system."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        loaded = Lab(lab).load(image, name=name, listener=tell)
+        loaded = Lab(lab, anyone=anyone).load(image, name=name, listener=tell)
     if output is Output.JSON:
         current().result = [{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()]
         return

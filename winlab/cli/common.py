@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -36,6 +36,8 @@ class Output(StrEnum):
     JSON = "json"
 
 
+UNLIMITED = 1_000_000  # columns
+
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
 
@@ -52,6 +54,7 @@ UntilWhen = Annotated[Until, typer.Option("--until", help="How far to go; 'guest
 AcceptEula = Annotated[
     bool, typer.Option("--accept-eula", help="Confirm that you have read and accept Microsoft's evaluation terms.")
 ]
+Anyone = Annotated[bool, typer.Option("--anyone", help="Also if another user made the lab.")]
 
 
 def say(text: object, *, end: str = "\n", error: bool = False) -> None:
@@ -62,9 +65,9 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
     print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
 
 
-def drop_output() -> None:
-    """Discard all further output: the reader of the standard output has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def drop_output(stream: BinaryIO | None = None) -> None:
+    """Discard all further output of a stream, by default the standard output: its reader has seen enough."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def print_table(columns: list[str], rows: list[list[str]]) -> None:
@@ -79,5 +82,5 @@ def print_table(columns: list[str], rows: list[list[str]]) -> None:
         table.add_row(*(Text(printable(cell)) for cell in row))
     console = Console()
     if not console.is_terminal:
-        console = Console(width=200)
+        console = Console(width=UNLIMITED)  # a table is as wide as its contents
     console.print(table)

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
-from winlab.cli.common import NodeName, Output, print_table, say
+from winlab.cli.common import Anyone, NodeName, Output, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
 from winlab.cli.session import Format, LabName, current
 
@@ -48,6 +48,7 @@ def _document(fault: Fault) -> dict[str, Any]:
         "nodes": fault.nodes,
         "settings": fault.settings,
         "effect": fault.effect(),
+        "unfinished": fault.unfinished,
     }
 
 
@@ -60,7 +61,7 @@ def _command(kind: type[Fault]) -> Callable[..., None]:
         nodes = [given["node"], *([given["other"]] if given.get("other") else [])]
         values = {name: given[name] for name in flags if given[name] is not None}
         with current().shown(given["output"]) as tell:
-            fault = Lab(given["lab"]).add_fault(kind.kind, *nodes, listener=tell, **values)
+            fault = Lab(given["lab"], anyone=given["anyone"]).add_fault(kind.kind, *nodes, listener=tell, **values)
         if given["output"] is Output.TABLE:
             say(f"{fault.id}: {fault.effect()}.")
 
@@ -83,6 +84,7 @@ def _command(kind: type[Fault]) -> Callable[..., None]:
             )
         )
     parameters.append(inspect.Parameter("lab", keyword, default=settings.DEFAULT_LAB, annotation=LabName))
+    parameters.append(inspect.Parameter("anyone", keyword, default=False, annotation=Anyone))
     parameters.append(inspect.Parameter("output", keyword, default=Output.TABLE, annotation=Format))
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     work.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -139,16 +141,23 @@ def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TAB
     elif not faults:
         say(f"The lab '{lab}' has no faults.")
     else:
-        rows = [[one.id, " and ".join(one.nodes), one.effect()] for one in faults]
+        rows = [[one.label, " and ".join(one.nodes), one.effect()] for one in faults]
         print_table(["FAULT", "NODES", "EFFECT"], rows)
+        if any(one.unfinished for one in faults):
+            say("Whether an unfinished fault was done is not known: add it again, or clear it.")
 
 
 @app.command()
-def clear(which: Which = "", lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def clear(
+    which: Which = "",
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Undo faults: one, those of a node, or all."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        cleared = Lab(lab).clear_faults(which, listener=tell)
+        cleared = Lab(lab, anyone=anyone).clear_faults(which, listener=tell)
     if output is Output.TABLE:
         say(f"Cleared: {', '.join(one.id for one in cleared)}." if cleared else "There is nothing to clear.")

@@ -237,12 +237,24 @@ def _say(image: CachedImage, output: Output) -> None:
 
 
 @app.command()
-def prune(output: Format = Output.TABLE) -> None:
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Remove cached images that no recipe needs any more, and base volumes that no lab uses."""
     from winlab import Supplies
 
-    freed = Supplies().prune()
+    removed = Supplies().prune(dry_run=dry_run)
+    freed = sum(one.size for one in removed)
     if output is Output.JSON:
-        current().result = {"freed_bytes": freed}
+        rows = [{"place": one.place, "name": one.name, "bytes": one.size} for one in removed]
+        current().result = {"freed_bytes": freed, "removed": rows, "dry_run": dry_run}
+    elif not removed:
+        say("There is nothing to remove.")
     else:
-        say(f"{freed >> 20} MiB are free again.")
+        print_table(["WHERE", "NAME", "SIZE"], [[one.place, one.name, _mib(one.size)] for one in removed])
+        say(f"{_mib(freed)} {'would be' if dry_run else 'are'} free again.")
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"

@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
 from winlab.cli.session import Format, LabName, current
 from winlab.design.catalog import distributions
@@ -49,13 +49,14 @@ def join(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join an external cluster."""
     from winlab import Lab
     from winlab.cli.progress import clock
 
-    own, origin, begun = Lab(lab), sources.origin, time.monotonic()
+    own, origin, begun = Lab(lab, anyone=anyone), sources.origin, time.monotonic()
     spec = own.join_spec(
         cluster.workers,
         changes.changes or (),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.session import Format, LabName, current
@@ -41,13 +42,14 @@ def create(
     ] = False,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Create a lab, or resume an interrupted one."""
     from winlab import Lab
     from winlab.cli.progress import clock
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     made = plan_of(own, wanted.load())
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None
@@ -77,6 +79,7 @@ def plan(
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
+    own.check(made)
     for note in own.notes(made):
         say(note, error=True)
     if render is not None:
@@ -127,6 +130,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["autostart"] = node.autostart  # type: ignore[assignment]
             row["user"] = node.tag.user
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
+            row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
         current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
         hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
@@ -134,12 +138,14 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")
+            for one in node.pushed:
+                say(f"{node.tag.node}: {one}.")
         if starting := [node.tag.node for node in statuses if node.autostart]:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
         if faults:
-            ids = ", ".join(one.id for one in faults)
-            say(f"Faults on purpose: {ids}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
+            labels = ", ".join(fault.label for fault in faults)
+            say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
@@ -181,7 +187,7 @@ def list_labs(output: Format = Output.TABLE) -> None:
 
 def destroy(
     lab: LabName = settings.DEFAULT_LAB,
-    anyone: Annotated[bool, typer.Option("--anyone", help="Also a lab that another user made.")] = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one."""

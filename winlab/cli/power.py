@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from winlab import settings
-from winlab.cli.common import Output, say
+from winlab.cli.common import Anyone, Output, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.session import Format, LabName, current
 
@@ -38,49 +38,70 @@ def stop(
     nodes: NodeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Cut the power, without a shutdown.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Shut down a lab or nodes of it, workers before controllers."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        switched = Lab(lab).stop(nodes or (), force=force, listener=tell)
+        switched = Lab(lab, anyone=anyone).stop(nodes or (), force=force, listener=tell)
     _show(lab, switched, output)
 
 
-def start(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def start(
+    nodes: NodeNames = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Start a lab or nodes of it, controllers first; ends when they are Ready."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        switched = Lab(lab).start(nodes or (), listener=tell)
+        switched = Lab(lab, anyone=anyone).start(nodes or (), listener=tell)
     _show(lab, switched, output)
 
 
-def restart(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def restart(
+    nodes: NodeNames = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Shut down and start a lab or nodes of it; ends when they are Ready."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        switched = Lab(lab).restart(nodes or (), listener=tell)
+        switched = Lab(lab, anyone=anyone).restart(nodes or (), listener=tell)
     _show(lab, switched, output)
 
 
-def suspend(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def suspend(
+    nodes: NodeNames = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Suspend a lab or nodes of it in memory, until 'resume'."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        switched = Lab(lab).suspend(nodes or (), listener=tell)
+        switched = Lab(lab, anyone=anyone).suspend(nodes or (), listener=tell)
     _show(lab, switched, output)
 
 
-def resume(nodes: NodeNames = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def resume(
+    nodes: NodeNames = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
     """Resume what is suspended or paused, and set the clocks; ends when the nodes are Ready."""
     from winlab import Lab
 
     with current().shown(output) as tell:
-        switched = Lab(lab).resume(nodes or (), listener=tell)
+        switched = Lab(lab, anyone=anyone).resume(nodes or (), listener=tell)
     _show(lab, switched, output)
 
 
@@ -97,12 +118,13 @@ def _show(lab: str, switched: Sequence[Any], output: Output) -> None:
 def autostart(
     when: Annotated[Literal["on", "off"], typer.Argument(help="Whether the lab starts with the host.")],
     lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Choose whether a lab starts with the host."""
     from winlab import Lab
 
-    done = Lab(lab).autostart(wanted=when == "on")
+    done = Lab(lab, anyone=anyone).autostart(wanted=when == "on")
     if output is Output.JSON:
         current().result = {"lab": lab, "autostart": done.wanted, "nodes": list(done.nodes), "hint": done.hint}
         return

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, NodeName, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import Format, LabName, current
@@ -68,6 +69,7 @@ def diff(
             "changes": [change.record() for change in difference.changes],
             "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
             "unfinished": difference.unfinished,
+            "pushed": [{"node": node, **asdict(one)} for node, one in difference.pushed],
         }
     else:
         _show(lab, difference)
@@ -83,12 +85,13 @@ def apply(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(
         own, _spec(own, spec, changes), sources, until, output, accept_eula=accept_eula, restart=restart, force=force
     )
@@ -101,12 +104,13 @@ def add(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Add nodes to a pool of an existing lab."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(own, own.grown(pool, count), sources, until, output, accept_eula=accept_eula)
 
 
@@ -117,12 +121,13 @@ def remove(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Drain the last node of a pool, delete it from the cluster, and remove it."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force)
 
 
@@ -133,12 +138,13 @@ def rebuild(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Drain a worker, remove it, and make it again with the same name and addresses."""
     from winlab import Lab
 
-    own = Lab(lab)
+    own = Lab(lab, anyone=anyone)
     if output is Output.TABLE:
         say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
     _carry_out(own, own.unchanged(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)
@@ -203,6 +209,8 @@ def _show(lab: str, difference: Difference) -> None:
         say(f"The lab '{lab}' is as planned.")
     for row in difference.pending:
         say(f"{row.node} has {row.before}, and {row.after} from its next start on.")
+    for node, one in difference.pushed:
+        say(f"{node}: {one}.")
 
 
 def _show_pending(lab: Lab, difference: Difference) -> None:

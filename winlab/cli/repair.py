@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import Anyone, Output, print_table, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
@@ -36,13 +36,14 @@ def repair(
     digests: Annotated[
         bool, typer.Option("--digests", help="Also read whole base volumes, and compare their digests. Takes minutes.")
     ] = False,
+    anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Report what differs from a lab's plan, and repair it. Exit code 22: something differs and was not repaired."""
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error
-        drifts = Lab(lab).repair(node, check=check, digests=digests, listener=tell)
+        drifts = Lab(lab, anyone=anyone).repair(node, check=check, digests=digests, listener=tell)
     if output is Output.JSON:
         current().result = {"lab": lab, "drifts": [dataclasses.asdict(one) for one in drifts]}
     else:

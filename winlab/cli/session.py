@@ -16,7 +16,7 @@ import typer
 from winlab import events, settings
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
-from winlab.errors import Failure, UsageError, WinlabError
+from winlab.errors import ConflictError, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
 from winlab.events import (
     Event,
     Listener,
@@ -30,6 +30,8 @@ from winlab.events import (
     StepStarted,
 )
 from winlab.printable import within
+
+REFUSALS = (UsageError, NotFoundError, ConflictError, OffError)  # their messages say everything
 
 
 class Session:
@@ -67,10 +69,11 @@ class Session:
     def collect(self, failed: Exception) -> Path | None:
         """Make an archive for support about a failure, if a step of a lab had begun.
 
-        Not for bad input, and not if ``WINLAB_SUPPORT_SECONDS`` is 0. Ctrl-C, or trouble with the archive, means that
-        there is none: the failure is what counts.
+        Not if the user asked for what is impossible, and not if ``WINLAB_SUPPORT_SECONDS`` is 0. Ctrl-C, or trouble
+        with the archive, means that there is none: the failure is what counts.
         """
-        if not self._touched or isinstance(failed, UsageError):
+        every = failed.exceptions if isinstance(failed, LabError) else (failed,)
+        if not self._touched or all(isinstance(one, REFUSALS) for one in every):
             return None
         from winlab import Lab
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from winlab import account, stopping
+from winlab import stopping
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
-from winlab.errors import ConflictError, WinlabError, together
+from winlab.errors import WinlabError, together
 from winlab.events import Listener, Note, StepDone
-from winlab.operations import golden, join
+from winlab.operations import golden, join, owner
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.site import Site
 
@@ -71,9 +71,4 @@ def _refuse_others(lab: str, site: Site) -> None:
     """
     with site.hypervisors() as hosts:
         if others := traces.others(lab, hosts, site.overlay):
-            raise ConflictError(
-                f"The lab '{lab}' belongs to {others}.",
-                why=f"This is {account.name(account.uid())}; labs of all users are on the same hypervisor.",
-                cure=f"Name your own lab with --lab ('winlab list' shows all). To remove this one, ask {others}; "
-                "or add --anyone.",
-            )
+            raise owner.foreign(lab, others, "To remove this one")

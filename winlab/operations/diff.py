@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan.changes import Change, Changes, changes
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
@@ -30,11 +31,15 @@ class Pending:
 
 @dataclass(frozen=True)
 class Difference:
-    """What would change, what was changed and takes effect later, and whether a change was interrupted."""
+    """What would change, what was changed and takes effect later, and whether a change was interrupted.
+
+    ``pushed`` are nodes with programs that users replaced by their own builds. They stay, and count as no difference.
+    """
 
     changes: tuple[Change, ...]
     pending: tuple[Pending, ...] = ()
     unfinished: bool = False
+    pushed: tuple[tuple[str, Pushed], ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.changes) or self.unfinished
@@ -86,10 +91,11 @@ def difference(plan: Plan, site: Site) -> Difference:
         standing = [node for node in plan.nodes if node.name in there and node not in compared.changes.resized]
         strayed = [row for node in standing for row in _strayed(node, hosts.on(node).conn)]
         pending = tuple(one for node in standing if (one := _pending(node, hosts.on(node).conn)) is not None)
+        own = [(m.tag.node, one) for m in compared.machines for one in pushed.read(hosts.on(m).conn, m)]
     rows = [*compared.changes.every, *_missing(plan, compared, there), *strayed]
     if not rows:
         rows += _network(plan, site)
-    return Difference(tuple(rows), pending, compared.held.applying is not None)
+    return Difference(tuple(rows), pending, compared.held.applying is not None, tuple(own))
 
 
 def _missing(plan: Plan, compared: Compared, there: set[str]) -> list[Change]:

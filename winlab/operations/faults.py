@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
+from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.vm import domains, faults
 from winlab.adapters.vm.connection import Connection
@@ -23,7 +24,7 @@ from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, Swi
 from winlab.engine import wait
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import GuestError, NotFoundError, UnreachableError, WinlabError, for_each
+from winlab.errors import GuestError, NotFoundError, OffError, UnreachableError, WinlabError, for_each
 from winlab.events import Listener, Note, Progress, Told
 from winlab.host import firewall
 from winlab.operations import look, room
@@ -84,6 +85,9 @@ def clear(lab: str, site: Site, which: str, tell: Listener) -> list[Fault]:
         if chosen:
             name = f"clear {', '.join(one.id for one in chosen)}"
             under.one_step(name, partial(there.clear, chosen), usual=5 * len(chosen))
+        if members := [machine.tag.node for machine in switched if machine.tag.is_member]:
+            text = f"This does not wait until nodes are Ready ({', '.join(members)}): 'winlab test readiness' does."
+            tell(Note(lab=lab, text=text))
         return chosen
 
     return carry_out(Job(lab, work, must_exist=True), site, tell)
@@ -95,7 +99,7 @@ def report(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> None:
     with suppress(WinlabError):
         if hosts.machines(lab):
             with site.overlay() as northbound:
-                what = ", ".join(one.id for one in _active(lab, hosts, northbound))
+                what = ", ".join(one.label for one in _active(lab, hosts, northbound))
     if what:
         text = f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
         tell(Note(lab=lab, text=text))
@@ -121,7 +125,9 @@ def _active(lab: str, hosts: Hypervisors, northbound: Northbound) -> list[Fault]
     for machine in hosts.machines(lab):
         for inner in _recorded(hosts.on(machine).conn, machine):
             # a machine that another command started or resumed has this fault no longer
-            if not isinstance(inner, MachineFault) or machine.state == inner.state:
+            if isinstance(inner, MachineFault) and machine.state != inner.state:
+                continue
+            if inner.id not in known or inner.unfinished:  # it may be inside several nodes
                 known[inner.id] = inner
     return [known[one] for one in sorted(known)]
 
@@ -163,6 +169,7 @@ class _Work:
             if machine.state != wanted.state:
                 _require_running(machine)
         elif isinstance(wanted, InnerFault):
+            self.lab.folder.credentials()  # raises if this account has none
             for name in wanted.inside(self.places):
                 _require_running(self.machines[name])
 
@@ -200,7 +207,8 @@ class _Work:
             END[one.state](self._conn(machine), machine)
         else:
             self._await_answer(machine, progress)
-            self._apply(machine.tag.node, left, progress)
+            with self.lab.scripts(machine) as node:
+                self._apply(node, left, progress)
         self._record(machine, left)
 
     def _others(self, machine: Machine, one: Fault) -> list[Fault]:
@@ -226,28 +234,29 @@ class _Work:
                 northbound.await_followers(FOLLOW, host.facts.chassis)
 
     def _add_inside(self, machine: Machine, wanted: InnerFault, progress: Progress) -> None:
-        before = _recorded(self._conn(machine), machine)
-        after = [*self._others(machine, wanted), wanted]
-        self._record(machine, after)
-        try:
-            self._apply(machine.tag.node, after, progress)
-        except UnreachableError:
-            raise  # it may be done already: it stays recorded
-        except GuestError:
-            with suppress(GuestError):
-                self._apply(machine.tag.node, before, progress)
-            self._record(machine, before)
-            raise
+        before, others = _recorded(self._conn(machine), machine), self._others(machine, wanted)
+        with self.lab.scripts(machine) as node:
+            node.execute(["hostname"])  # without a login nothing is done, and nothing recorded
+            self._record(machine, [*others, wanted.begun()])
+            try:
+                self._apply(node, [*others, wanted], progress)
+            except UnreachableError:
+                raise  # it may be done already: it stays recorded
+            except WinlabError:
+                with suppress(WinlabError):
+                    self._apply(node, before, progress)
+                self._record(machine, before)
+                raise
+        self._record(machine, [*others, wanted])
 
-    def _apply(self, name: str, values: list[Fault], progress: Progress) -> None:
+    def _apply(self, node: NodeScripts, values: list[Fault], progress: Progress) -> None:
         """Make exactly these faults active inside a node."""
-        call = contract.Faults(now=0)
+        call, name = contract.Faults(now=0), node.tag.node
         for one in values:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)
         progress.say(f"changing {name}")
-        with self.lab.scripts(self.machines[name]) as node:
-            node.run(replace(call, now=int(time.time())), progress.say)  # logging in has taken a while
+        node.run(replace(call, now=int(time.time())), progress.say)
 
     def _await_answer(self, machine: Machine, progress: Progress) -> None:
         """Wait until a node that was just started answers.
@@ -282,8 +291,8 @@ class _Work:
 
 def _require_running(machine: Machine) -> None:
     if machine.state != "running":
-        raise GuestError(
+        raise OffError(
             f"'{machine.tag.node}' is {machine.state}.",
             cure=f"If that is a fault, 'winlab fault clear {machine.tag.node}' ends it. "
-            "The lab's create command starts and resumes nodes, too.",
+            f"'winlab start {machine.tag.node}' starts and resumes nodes, too.",
         )

@@ -15,7 +15,7 @@ from winlab.design.plan.stock import Stock
 from winlab.design.render.topology import topology
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run, Sources
-from winlab.errors import ConflictError, HostError, UsageError, WinlabError, together
+from winlab.errors import ConflictError, UsageError, WinlabError, together
 from winlab.events import Listener, Note, Told
 from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
@@ -98,7 +98,7 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
 
 
 def _is_settled(plan: Plan, builder: Plan, site: Site) -> bool:
-    with suppress(HostError), site.storage() as hosts:
+    with suppress(WinlabError), site.storage() as hosts:  # otherwise it is not known, and a plan needs no libvirt
         return is_there(plan, builder, hosts)
     return False
 

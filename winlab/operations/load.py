@@ -75,9 +75,31 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
 
     with store.workspace() as folder:
         with site.hypervisors() as hosts:
-            look.find(lab, hosts)  # before an engine takes minutes to write the image
+            machines = look.find(lab, hosts)  # before an engine takes minutes to write the image
+        given(image)
+        if name:
+            oci.full_name(name)
+        members = [machine for machine in machines if machine.tag.is_member]
+        if members and all(machine.state != "running" for machine in members):
+            look.require_running(members[0])
         run_steps([Step(LOAD_READY(lab), ready, lambda: False, usual=5)], tell, lab, "load")
         return carry_out(Job(lab, work, must_exist=True), site, tell)
+
+
+def given(image: str) -> Path | None:
+    """The archive that the user named; None for the name of an image in the local engine.
+
+    :raises NotFoundError: there is no such file.
+    :raises UsageError: no image can have this name.
+    """
+    if not is_file(image):
+        if image.startswith("-"):
+            raise UsageError(f"'{image}' is not the name of an image.")
+        return None
+    archive = account.expanded(image)
+    if not _is_there(archive) or not archive.is_file():
+        raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
+    return archive
 
 
 def is_file(image: str) -> bool:
@@ -104,11 +126,8 @@ def prepare(image: str, work: Path, *, name: str = "", progress: Progress) -> li
     """
     if name:
         name = oci.full_name(name)  # before an engine takes minutes to write it
-    if is_file(image):
-        archive, wanted = account.expanded(image), name
-        if not _is_there(archive) or not archive.is_file():
-            raise NotFoundError(f"There is no file '{image}'.", cure="Give an OCI archive, or an image's name.")
-    else:
+    archive, wanted = given(image), name
+    if archive is None:
         archive, wanted = _save(image, work / "saved.tar", progress), name or _name(image)
     progress.say(f"reading {archive.name}")
     platforms = oci.inspect(archive)
@@ -141,8 +160,6 @@ def _save(image: str, target: Path, progress: Progress) -> Path:
 
     :raises NotFoundError: there is no engine, or no engine has it.
     """
-    if image.startswith("-"):
-        raise UsageError(f"'{image}' is not the name of an image.")
     reasons = []
     for program in ENGINES:
         if run.find(program) is None:

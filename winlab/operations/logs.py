@@ -14,7 +14,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.engine.lab_on_site import LabOnSite
-from winlab.errors import UnreachableError, UsageError, WinlabError
+from winlab.errors import OffError, UnreachableError, UsageError, WinlabError
 from winlab.operations import look
 from winlab.printable import one_line
 from winlab.site import Site
@@ -56,9 +56,20 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
     """
     if not 1 <= lines <= MOST_LINES:
         raise UsageError(f"--lines {lines} is not between 1 and {MOST_LINES}.")
+    off = ""
     with site.hypervisors() as hosts:
         machines, standing = look.find_nodes(lab, [node] if node else [], hosts), LabOnSite.find(lab, site, hosts)
-        return gather(machines, standing, look.kubectl(standing.folder), contract.Logs(lines=lines))
+        kubectl = look.kubectl(standing.folder)
+        try:
+            if kubectl is not None:
+                look.require_api(hosts.machines(lab))
+        except OffError as error:
+            kubectl, off = None, error.what
+        found = gather(machines, standing, kubectl, contract.Logs(lines=lines))
+    for report, machine in zip(found, machines, strict=True):
+        if off and machine.tag.is_member:
+            report.problems.insert(0, off)
+    return found
 
 
 def gather(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winlab.adapters import traces
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, NotFoundError, WinlabError
+from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import LabFolder
 from winlab.site import Site
 from winlab.steps.power import clock
@@ -24,13 +25,18 @@ from winlab.threads import Threads
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """A node as it is now. ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host."""
+    """A node as it is now.
+
+    ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host. ``pushed`` are programs that
+    users replaced by their own builds.
+    """
 
     tag: Tag
     state: str
     answers: bool | None
     problem: str = ""
     autostart: bool = False
+    pushed: tuple[Pushed, ...] = ()
 
 
 def kubectl(folder: LabFolder) -> Kubectl | None:
@@ -61,11 +67,7 @@ def find(lab: str, hosts: Hypervisors) -> list[Machine]:
     """
     lab_machines = hosts.machines(lab)
     if not lab_machines:
-        others = sorted({machine.tag.lab for machine in hosts.machines()})
-        raise NotFoundError(
-            f"There is no lab '{lab}'.",
-            cure=f"There are: {', '.join(others)}." if others else "Create one with 'winlab create --spec 1-1-1'.",
-        )
+        raise _no_lab(lab, {machine.tag.lab for machine in hosts.machines()})
     return lab_machines
 
 
@@ -78,6 +80,30 @@ def find_nodes(lab: str, nodes: Sequence[str], hosts: Hypervisors) -> list[Machi
     lab_machines = find(lab, hosts)
     require_known(lab, nodes, [machine.tag.node for machine in lab_machines])
     return [machine for machine in lab_machines if not nodes or machine.tag.node in nodes]
+
+
+def require_lab(lab: str, site: Site) -> None:
+    """Check that there is a lab of this name, or what is left of one. If libvirt does not answer, it can't be known.
+
+    :raises NotFoundError: there is none.
+    :raises AccessError: the folder of all labs is another user's.
+    """
+    if lab in site.folders():
+        return
+    try:
+        there = all_labs(site)
+    except WinlabError:
+        return
+    if lab not in there:
+        raise _no_lab(lab, there)
+
+
+def _no_lab(lab: str, others: Iterable[str]) -> NotFoundError:
+    names = ", ".join(sorted(others))
+    return NotFoundError(
+        f"There is no lab '{lab}'.",
+        cure=f"There are: {names}." if names else "Create one with 'winlab create --spec 1-1-1'.",
+    )
 
 
 def find_node(lab: str, node: str, hosts: Hypervisors) -> Machine:
@@ -101,15 +127,47 @@ def require_known(lab: str, nodes: Iterable[str], known: Collection[str]) -> Non
 def require_running(machine: Machine) -> None:
     """Check that a node runs.
 
-    :raises GuestError: it doesn't; the cure says what changes that.
+    :raises OffError: it doesn't; the cure says what changes that.
     """
-    if machine.state == "running":
-        return
-    verb = "resume" if machine.state in domains.PAUSED else "start"
-    raise GuestError(
-        f"'{machine.tag.node}' is {machine.state}.",
-        cure=f"Run 'winlab {verb} {machine.tag.node} --lab {machine.tag.lab}'.",
-    )
+    if machine.state != "running":
+        raise OffError(
+            f"'{machine.tag.node}' is {machine.state}.",
+            cure=f"Run 'winlab {_back(machine)} {machine.tag.node} --lab {machine.tag.lab}'.",
+        )
+
+
+def require_api(machines: Sequence[Machine]) -> None:
+    """Check that a controller of a lab runs, so that its API server can answer. An external cluster has none here.
+
+    :param machines: those of the lab.
+    :raises OffError: none does: a request would only time out.
+    """
+    controllers = [machine for machine in machines if machine.tag.role == "controller"]
+    if controllers and all(machine.state != "running" for machine in controllers):
+        first = controllers[0]
+        states = ", ".join(f"'{machine.tag.node}' is {machine.state}" for machine in controllers)
+        raise OffError(
+            f"The API server of the lab '{first.tag.lab}' does not run: {states}.",
+            cure=f"Run 'winlab {_back(first)} --lab {first.tag.lab}'.",
+        )
+
+
+def require_reachable(lab: str, site: Site) -> None:
+    """Check that a lab's API server can answer, as far as libvirt says so.
+
+    :raises NotFoundError: there is no such lab.
+    :raises OffError: no controller of the lab runs.
+    """
+    require_lab(lab, site)
+    there: list[Machine] = []
+    with suppress(WinlabError):  # kubectl needs no libvirt
+        there = machines(lab, site)
+    require_api(there)
+
+
+def _back(machine: Machine) -> str:
+    """The verb that has a machine run again."""
+    return "resume" if machine.state in domains.PAUSED else "start"
 
 
 def machines(lab: str, site: Site) -> list[Machine]:
@@ -128,9 +186,11 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     with site.hypervisors() as hosts:
         lab_machines = find(lab, hosts)
         skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
+        own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
     folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
-        return list(pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews))
+        asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
+        return [replace(status, pushed=programs) for status, programs in zip(asked, own, strict=True)]
 
 
 def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
@@ -13,20 +15,30 @@ from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
 from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.site import Site
-from winlab.supply.images import cache
+from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images.library import Item
 from winlab.supply.payload import PREFIX
 
 
-def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
+@dataclass(frozen=True)
+class Pruned:
+    """Something that was removed, or would be: where it was, its name, and its size on the disk in bytes."""
+
+    place: Literal["cache", "pool"]
+    name: str
+    size: int
+
+
+def prune_all(recipes: Iterable[Recipe], site: Site, *, dry_run: bool = False) -> list[Pruned]:
     """Remove what is no longer needed.
 
     This removes cached images that belong to none of *recipes*, and golden images except the newest of each recipe. It
     also removes base volumes that no volume is based on and that no machine has in a drive or waits for. Images whose
     builder is not installed stay: it is unknown whether they still match their recipe.
 
-    :returns: how many bytes of the cache were freed; volumes are not counted.
+    :param dry_run: remove nothing. What interrupted downloads and builds left is not listed then.
+    :returns: what was removed, or would be.
     """
     known, unknown = [], set()
     for recipe in recipes:
@@ -44,15 +56,24 @@ def prune_all(recipes: Iterable[Recipe], site: Site) -> int:
     }
     newest = {one.image.recipe.name: one.image.key for one in golden_cache.entries()}  # which comes last
     kept.update(newest.values())
-    freed = cache.prune(kept)
+    removed = [
+        Pruned("cache", f"{image.recipe.name} {image.key[: library.SHORT]}", image.size)
+        for image in cache.entries()
+        if image.key not in kept
+    ]
+    if not dry_run:
+        left = cache.prune(kept) - sum(one.size for one in removed)
+        if left >= 1 << 20:
+            removed.append(Pruned("cache", "what interrupted downloads and builds left", left))
     with ExitStack() as opened:
         try:
             hosts = opened.enter_context(site.storage())
         except HostError:  # a host without libvirt has no volumes to prune
-            return freed
+            return removed
         for host in hosts:
-            _prune_pool(host.pool, partial(domains.files, host.conn), waiting=_one_waits(host.conn))
-    return freed
+            waiting = _one_waits(host.conn)
+            removed += _prune_pool(host.pool, partial(domains.files, host.conn), waiting=waiting, dry_run=dry_run)
+    return removed
 
 
 def remove(item: Item, site: Site) -> tuple[int, str]:
@@ -103,8 +124,9 @@ def _one_waits(conn: Connection) -> bool:
     return False
 
 
-def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting: bool) -> None:
+def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting: bool, dry_run: bool) -> list[Pruned]:
     pool.refresh()
+    removed: list[Pruned] = []
 
     def used() -> set[str]:
         return inserted() | _standing(pool).keys()
@@ -118,16 +140,19 @@ def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting:
             continue
         if name.endswith(CLAIM):
             base = name.removesuffix(CLAIM)
-            if not pool.exists(base) and pool.is_abandoned(base):
+            if not dry_run and not pool.exists(base) and pool.is_abandoned(base):
                 pool.delete(name)
             continue
         if name.endswith(MARKER):
-            if not pool.exists(name.removesuffix(MARKER)):
+            if not dry_run and not pool.exists(name.removesuffix(MARKER)):
                 pool.delete(name)
             continue
         path = str(pool.path(name))
         if path not in before and (pool.is_complete(name) or pool.is_abandoned(name)):
-            pool.retire(name, partial(is_used, path))
+            size = pool.allocation(name)
+            if dry_run or pool.retire(name, partial(is_used, path)):
+                removed.append(Pruned("pool", name, size))
+    return removed
 
 
 def _standing(pool: StoragePool) -> dict[str, list[str]]:

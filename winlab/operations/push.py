@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 from winlab import files
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm import pushed
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design import contract, system
 from winlab.design.distribution.known import DISTRIBUTIONS
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
+from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Listener, Progress
@@ -102,10 +106,27 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
         kubectl, drives = Kubectl.of(under.folder), Drives(under.lab)
+        require(machine, binary, restore=restore)  # before it is a run in the journal
         change = partial(bring_back if restore else push, machine, binary, drives, kubectl)
         return under.one_step(f"push {node}", change, usual=60, node=node)
 
     return carry_out(Job(lab, work, must_exist=True), site, tell)
+
+
+def require(machine: Machine, binary: str, *, restore: bool) -> tuple[str, str]:
+    """Check that a file can be pushed to a node, or that a program of it can be restored, and that the node runs.
+
+    :returns: the program's name, and the file's SHA-256; empty with *restore*.
+    :raises UsageError: the file is not a program of this node.
+    :raises OffError: the node does not run.
+    """
+    os = machine.tag.os
+    if restore:
+        name, digest = program(Path(binary).name, os), ""
+    else:
+        name, digest = program(binary, os), check(Path(binary), os)
+    look.require_running(machine)
+    return name, digest
 
 
 def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
@@ -115,10 +136,7 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     :raises GuestError: the node refused, or does not run.
     :raises ClusterError: the node does not come back with it.
     """
-    os = machine.tag.os
-    name, path = program(binary, os), Path(binary)
-    digest = check(path, os)
-    look.require_running(machine)
+    (name, digest), path = require(machine, binary, restore=False), Path(binary)
     drives.mended(machine)
     place = f"push/{name}"
     listed = {"push": {name: {"sha256": digest}}}
@@ -126,18 +144,18 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     volume = drives.upload(host, f"{machine.tag.node}.push", {place: path}, listed, progress)
     try:
         with drives.inserted(machine, volume):
-            pushed = _swap(machine, drives, name, kubectl, progress, place)
+            swapped = _swap(machine, drives, name, kubectl, progress, place)
         with drives.login(machine) as node:
             drive.await_gone(node, place, progress)
     finally:
         host.pool.delete(volume)
-    if pushed.sha256 != digest:
+    if swapped.sha256 != digest:
         raise GuestError(
             f"'{machine.tag.node}' has a different {name} now than the one that was pushed.",
-            why=f"'{binary}' has the SHA-256 {digest}, but the node's is {pushed.sha256 or 'unknown'}.",
+            why=f"'{binary}' has the SHA-256 {digest}, but the node's is {swapped.sha256 or 'unknown'}.",
             cure="Run the same command again, and don't change the file while it runs.",
         )
-    return pushed
+    return swapped
 
 
 def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progress: Progress) -> PushedProgram:
@@ -145,8 +163,7 @@ def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, 
 
     :raises WinlabError: as :func:`push`.
     """
-    name = program(Path(binary).name, machine.tag.os)
-    look.require_running(machine)
+    name, _ = require(machine, binary, restore=True)
     drives.mended(machine)
     return _swap(machine, drives, name, kubectl, progress, "")
 
@@ -166,11 +183,25 @@ def _swap(
             drive.await_seen(node, place, progress)
         progress.say(f"replacing {name} on {machine.tag.node}")
         result = again.act(node, call.script, progress, swap, drives.is_on(machine))
+    # before the wait: a build with which the node does not become Ready is there, too
+    _record(machine, drives.lab, name, result.sha256 if place else "")
     changed = result.changed or runs > 1  # after an interrupted run, the next one finds its work done
     kubelet = ""
     if name.removesuffix(machine.tag.system.program_suffix) in RESTARTS:
         kubelet = _back(machine, kubectl, progress, SILENCE * drives.lab.on(machine).facts.scale, restarted=changed)
     return PushedProgram(name, result.sha256, changed, kubelet)
+
+
+def _record(machine: Machine, lab: LabOnSite, program: str, sha256: str) -> None:
+    """Record which build is in the place of a node's program, for ``status``, ``diff`` and ``repair``.
+
+    :param sha256: empty: the original is there again.
+    """
+    conn = lab.on(machine).conn
+    there = [one for one in pushed.read(conn, machine) if one.program != program]
+    if sha256:
+        there.append(Pushed(program, sha256, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")))
+    pushed.write(conn, machine, machine.tag.lab, there)
 
 
 def _back(machine: Machine, kubectl: Kubectl, progress: Progress, stall: float, *, restarted: bool) -> str:

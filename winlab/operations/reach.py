@@ -39,18 +39,47 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
 
 
 def execute(
-    lab: str, node: str, site: Site, command: Sequence[str], stdout: Sink, stderr: Sink, via: str | None = None
+    lab: str,
+    node: str,
+    site: Site,
+    command: Sequence[str],
+    stdout: Sink,
+    stderr: Sink,
+    via: str | None = None,
+    stdin: bytes = b"",
 ) -> int:
     """Run a command on a node, pass on its output as it comes, and return its exit code.
 
     :param command: its words; a single word is run as a shell line.
+    :param stdin: its whole input.
     :raises WinlabError: as :func:`login`.
+    :raises OSError: the output can't be written; the connection is closed, which ends a command that prints.
     """
     guest = login(lab, node, site, via)
     try:
-        return guest.execute(command, stdout, stderr)
+        return guest.execute(command, _apart(stdout), _apart(stderr), stdin)
+    except _OutputError as failed:
+        raise failed.error from None
     finally:
         guest.close()
+
+
+class _OutputError(Exception):
+    """The caller's own error, which a guest's connection must not take for its own."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _apart(sink: Sink) -> Sink:
+    def pass_on(chunk: bytes) -> None:
+        try:
+            sink(chunk)
+        except OSError as error:
+            raise _OutputError(error) from error
+
+    return pass_on
 
 
 def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
@@ -81,10 +110,12 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
     """A node's screen as PNG.
 
     :raises NotFoundError: there is no such lab or node.
-    :raises WinlabError: the node does not run.
+    :raises OffError: the node is off.
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
+        if machine.state in domains.OFF:  # a crashed or paused one has a screen
+            look.require_running(machine)
         return domains.screenshot(hosts.on(machine).conn, machine)
 
 

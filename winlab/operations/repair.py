@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.design.plan.model import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import WinlabError
-from winlab.events import Listener
+from winlab.events import Listener, Note
 from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out, one_step
 from winlab.operations.drift import inspections
@@ -52,6 +52,9 @@ def repair(
         recorded.refuse_unfinished(under.folder)
         refuse_other_plan(plan, hosts)
         faults.report(lab, site, hosts, tell)
+        for one in nodes:
+            for program in pushed.read(hosts.on(one).conn, one):
+                tell(Note(lab=lab, text=f"{one.name}: {program}. It is left as it is."))
         run = replace(Run.start(plan, Stock(), site, hosts), keeps_disks=True)
         subject = Subject(run, nodes, _is_cluster(run), digests)
         if check:

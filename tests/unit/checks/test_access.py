@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lab_fakes
 import pytest
 import sites
 from checks_fakes import LINUX, WINDOWS
 
 from winlab.adapters.guests import scripts
+from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
+from winlab.checks import access, suites
 from winlab.checks.access import Logins
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.errors import GuestError
+from winlab.errors import GuestError, OffError
 from winlab.lab_folder import LabFolder
 
 
@@ -65,6 +68,27 @@ def test_after_a_failure_there_is_a_new_login(logins: Logins, guests: list[Guest
     assert guests[0].closed
     assert logins.execute(WINDOWS, ["hostname"]) == "node-1"
     assert len(guests) == 2
+
+
+@pytest.mark.parametrize("state", ["off", "suspended"])
+def test_a_lab_whose_controllers_do_not_run_is_not_asked(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """ux N1: the tests waited for minutes, and would have continued."""
+    there = [lab_fakes.machine("controller-1", "linux", state), lab_fakes.machine("node-1")]
+    monkeypatch.setattr(domains, "machines", lambda *_: there)
+    monkeypatch.setattr(access.Kubectl, "of", lambda _: None)
+    for test in (suites.readiness, suites.smoke):
+        with pytest.raises(OffError, match=f"'controller-1' is {state}"):
+            test("lab", sites.FakeSite(), lambda _event: pytest.fail("nothing is begun"))
+
+
+def test_nodes_that_do_not_run_are_known_at_each_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [lab_fakes.machine("controller-1", "linux"), lab_fakes.machine("node-1")]
+    monkeypatch.setattr(domains, "machines", lambda *_: there)
+    monkeypatch.setattr(access.Kubectl, "of", lambda _: None)
+    tags, reach = access.of("lab", sites.FakeSite())
+    assert ([tag.node for tag in tags], reach.idle()) == (["controller-1", "node-1"], {})
+    there[1] = lab_fakes.machine("node-1", state="off")
+    assert reach.idle() == {"node-1": "off"}
 
 
 def test_after_the_end_there_is_a_new_login(logins: Logins, guests: list[Guest]) -> None:

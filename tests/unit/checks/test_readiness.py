@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from checks_fakes import CONTROLLER, LINUX, STANDIN, WINDOWS, Cluster, access, r
 
 from winlab.checks import readiness
 from winlab.checks.model import Outcome, RowResult
-from winlab.errors import GuestError, UsageError
+from winlab.errors import ClusterError, GuestError, UsageError
 
 HYBRID = (CONTROLLER, LINUX, WINDOWS)
 KERNEL = {"hns": "Running", "kubelets": 1, "proxies": 1, "networks": [{"name": "Calico", "type": "Overlay"}]}
@@ -271,6 +272,57 @@ def test_a_time_out_applies_despite_progress(clock: runs.Clock) -> None:
 
     clock.sleeping = progress
     assert run(made, "R5", 1000)["R5"].seconds == 1000
+
+
+@pytest.mark.parametrize(("only", "gate"), [("R1", "R1"), ("metrics-server", "add-ons")])
+def test_a_time_out_bounds_a_query_that_does_not_end(clock: runs.Clock, only: str, gate: str) -> None:
+    """ux N1: with --timeout 100 the test was still there at 150 s."""
+    made, never = cluster(), threading.Event()
+
+    def hang(*_words: str, **_options: Any) -> str:
+        never.wait(60)
+        raise ClusterError("kubectl failed.")
+
+    made.run = hang  # type: ignore[method-assign]
+    clock.tick = 40.0
+    try:
+        found = run(made, only, 100, logout=lambda: pytest.fail("a query still uses the login"))
+    finally:
+        never.set()
+    assert found[gate].outcome is Outcome.FAILED
+    assert found[gate].detail == "no answer came before the time was over"
+
+
+def test_a_node_that_is_off_ends_the_wait_at_once(clock: runs.Clock) -> None:
+    """ux N1: nothing that the test waits for could start it. The API server still calls it Ready."""
+
+    def script(tag: Any, name: str, settings: Any = None) -> dict[str, Any]:
+        raise AssertionError(f"{tag.node} is off")
+
+    found = run(cluster(), None, None, script=script, execute=script, idle=lambda: {"node-1": "off"})
+    failed = {name: result for name, result in found.items() if result.outcome is Outcome.FAILED}
+    assert failed.keys() == {"R4", "R9", "R10", "R11"}
+    assert failed["R4"].detail.startswith("node-1 is off: 'winlab start --lab lab' starts")
+    assert {result.seconds for result in failed.values()} == {0}
+
+
+def test_a_node_that_goes_off_meanwhile_ends_the_wait(clock: runs.Clock) -> None:
+    made, idle = cluster(), dict[str, str]()
+    made.system.pop(1)  # CoreDNS
+    clock.sleeping = lambda: idle.update({"linux-1": "suspended"})
+    found = run(made, "R1,R5", None, idle=lambda: dict(idle))
+    assert found["R1"].outcome is Outcome.PASSED
+    assert found["R5"].seconds == readiness.LOOK
+    assert "linux-1 is suspended" in found["R5"].detail
+    assert "no Deployment coredns" in found["R5"].detail
+
+
+def test_an_unready_control_plane_is_waited_for_while_a_worker_is_off(clock: runs.Clock) -> None:
+    made = cluster()
+    pod = made.system.pop(0)
+    clock.sleeping = lambda: None if pod in made.system else made.system.append(pod)
+    found = run(made, "R3", None, idle=lambda: {"node-1": "off"})
+    assert (found["R3"].outcome, found["R3"].seconds) == (Outcome.PASSED, readiness.LOOK)
 
 
 def test_logins_end_with_the_wait(clock: runs.Clock) -> None:

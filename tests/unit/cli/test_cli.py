@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 import typer
 from commands import run as winlab
+from isos import SERVER, make_server_medium, make_wim
 
+from winlab import files
 from winlab.cli import main
 from winlab.node import Node
+from winlab.operations import render
 
 
 def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +49,37 @@ def test_plan_says_which_kubernetes_the_workers_need(
     assert "Kubernetes v1.34.4 is taken, not v" in shown.err
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--set", "kubernetes.version=1.34") == 0
     assert "is taken" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--os", "windows-2025", "--iso", "{medium}"), "has no image named 'Windows Server 2025"),
+        (("--iso", "{medium}", "--set", "workers.language=de-DE"), "workers.language is de-DE"),
+        (("--iso", "{text}"), "passwd"),
+        (("--set", "workers.openssh={text}"), "is not a ZIP file"),
+        (("--set", "workers.template={text}"), "template"),
+        (("--set", "workers.drivers={text}"), "passwd"),
+    ],
+)
+def test_plan_refuses_what_create_would_refuse(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: tuple[str, ...],
+    says: str,
+) -> None:
+    """ux D2: a wrong medium and /etc/passwd were fine, and listed as files that leave the host."""
+    wim = make_wim([SERVER], edition="ServerStandardEval", language="en-US")
+    medium, text = make_server_medium(tmp_path / "ms.iso", wim=wim), tmp_path / "passwd"
+    text.write_text("root:x:0:0:root:/root:/bin/bash\n" * 2000)
+    edition = ("--set", "workers.edition=standard-desktop")  # which the medium has
+    assert winlab(monkeypatch, "plan", *edition, "--iso", str(medium)) == 0
+    capsys.readouterr()
+    assert winlab(monkeypatch, "plan", *edition, *(word.format(medium=medium, text=text) for word in words)) == 2
+    shown = capsys.readouterr()
+    assert says in shown.err
+    assert shown.out == ""
 
 
 def test_plan_lists_the_files_of_this_host_that_leave_it(
@@ -96,13 +131,84 @@ def test_render_follows_no_link_below_its_folder(
     (theirs / "victim").write_text("theirs")
     (made / "network.json").symlink_to(theirs / "victim")
     words = ("plan", "--os", "windows-2025", "--render", str(made))
-    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, *words) == 2
+    assert f"'{made}/network.json' would be overwritten" in capsys.readouterr().err
     assert (theirs / "victim").read_text() == "theirs"
+    (made / "network.json").unlink()
+    assert winlab(monkeypatch, *words) == 0
     shutil.rmtree(made / "node-1")
     (made / "node-1").symlink_to(theirs)
     assert winlab(monkeypatch, *words) == 2
     assert "node-1' is a link" in capsys.readouterr().err
     assert [one.name for one in theirs.iterdir()] == ["victim"]
+
+
+def test_render_does_not_overwrite_files_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ux D1: they were lost, also those that an earlier plan wrote and the user changed."""
+    made = tmp_path / "made"
+    words = ("plan", "--spec", "1-0-1", "--render", str(made))
+    made.mkdir()
+    (made / "network.json").write_text("precious")
+    assert winlab(monkeypatch, *words) == 2
+    assert "Name a folder that is new or empty" in capsys.readouterr().err
+    assert [(one.name, one.read_text()) for one in made.iterdir()] == [("network.json", "precious")]
+    (made / "network.json").unlink()
+    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, *words) == 0
+    (made / "network.json").write_text("precious")
+    assert winlab(monkeypatch, *words) == 2
+    assert (made / "network.json").read_text() == "precious"
+
+
+def test_render_removes_what_an_earlier_plan_wrote_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """ux D1: the folder of a plan with one node had the files of two more."""
+    made = tmp_path / "made"
+    assert winlab(monkeypatch, "plan", "--spec", "1-3-1", "--rehearse", "--render", str(made)) == 0
+    (made / "notes.txt").write_text("mine")
+    (made / "node-2" / "notes.txt").write_text("mine")
+    (made / "node-3" / "domain.xml").write_text("changed")
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--rehearse", "--render", str(made)) == 0
+    left = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    assert {name for name in left if name.startswith("node-")} == {"node-2/notes.txt", "node-3/domain.xml"}
+    assert {"notes.txt", "controller-1/domain.xml"} <= left
+    assert not (made / "node-1").exists()
+
+
+def test_a_list_of_rendered_files_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Anyone who may write to the folder can change the list."""
+    made, victim = tmp_path / "made", tmp_path / "victim"
+    made.mkdir()
+    victim.write_text("theirs")
+    (made / "link").symlink_to(tmp_path)
+    digest = hashlib.sha256(b"theirs").hexdigest()
+    names = ("../victim", str(victim), "link/victim")
+    (made / render.LIST).write_text(json.dumps({**{name: [digest] for name in names}, "x": 1, "": ["y"]}))
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--render", str(made)) == 0
+    assert victim.read_text() == "theirs"
+
+
+def test_an_interrupted_render_is_done_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--render", str(made)) == 0
+    whole, written = files.write_named, list[Path]()
+
+    def interrupt(path: Path, content: str | bytes) -> None:
+        if len(written) > 3:
+            raise OSError("interrupted")
+        written.append(path)
+        whole(path, content)
+
+    words = ("plan", "--spec", "1-1-1", "--rehearse", "--set", "workers.memory=3GiB", "--render", str(made))
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_named", interrupt)
+        assert winlab(patched, *words) == 2
+    assert winlab(monkeypatch, *words) == 0
+    assert winlab(monkeypatch, "plan", "--spec", "1-0-1", "--render", str(made)) == 0
+    assert not (made / "node-1").exists()
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,18 @@ def test_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         "nodes": ["node-1"],
         "settings": {"percent": 20.0},
         "effect": "20 % of the packets are lost",
+        "unfinished": False,
     }
+
+
+def test_an_unfinished_fault_is_shown_as_such(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Lab, "faults", lambda lab: [fault.make("clock", ["node-1"], skew="+2h").begun()])
+    assert winlab(monkeypatch, "list") == 0
+    shown = capsys.readouterr().out
+    assert "clock.node-1 (unfinished)" in shown
+    assert "add it again, or clear it" in shown
 
 
 def test_clear(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], asked: list[Any]) -> None:

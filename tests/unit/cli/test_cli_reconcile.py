@@ -9,6 +9,7 @@ import plans
 import pytest
 from commands import run as winlab
 
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan.changes import Change
 from winlab.design.spec.model import Spec
 from winlab.events import Quiet
@@ -38,8 +39,24 @@ def test_diff_as_json(
         "changes": [CHANGE.record()],
         "pending": [{"node": "node-2", "from": "a", "to": "b"}],
         "unfinished": False,
+        "pushed": [],
     }
     assert calls == []
+
+
+def test_diff_names_programs_that_the_user_pushed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[tuple[int, dict[str, Any]]]
+) -> None:
+    """ux N8: they stay, and do not count as a difference."""
+    own = Pushed("kubelet.exe", "c03ecf60" + "0" * 56, "2026-11-26 12:54 UTC")
+    monkeypatch.setattr(diff, "difference", lambda plan, site: Difference((), pushed=(("node-1", own),)))
+    assert winlab(monkeypatch, "diff") == 0
+    shown = capsys.readouterr().out
+    assert "node-1: kubelet.exe is your own build (c03ecf600000...), pushed at 2026-11-26 12:54 UTC.\n" in shown
+    assert winlab(monkeypatch, "diff", "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)["pushed"] == [
+        {"node": "node-1", "program": "kubelet.exe", "sha256": own.sha256, "at": "2026-11-26 12:54 UTC"}
+    ]
 
 
 def test_diff_as_a_table_and_without_differences(

@@ -12,7 +12,17 @@ from commands import run as winlab
 
 from winlab import Lab, Listener
 from winlab.cli import lab
-from winlab.errors import Failure, GuestError, HostError, UsageError, WinlabError
+from winlab.errors import (
+    ConflictError,
+    Failure,
+    GuestError,
+    HostError,
+    LabError,
+    NotFoundError,
+    OffError,
+    UsageError,
+    WinlabError,
+)
 from winlab.events import RunEnded, StepFailed, StepProgress, StepStarted
 
 ERROR = GuestError("'join' failed.", why="It is tired.")
@@ -108,19 +118,53 @@ def _bad_input(tell: Listener) -> None:
     fail(tell, UsageError("This is no program."))
 
 
+def _no_such_image(tell: Listener) -> None:
+    fail(tell, NotFoundError("There is no file 'nosuch.tar'."))
+
+
+def _locked(tell: Listener) -> None:
+    fail(tell, ConflictError("The image has another SHA-256 than the lock file says."))
+
+
+def _off(tell: Listener) -> None:
+    fail(tell, OffError("'node-1' is off."))
+
+
+def _several(tell: Listener) -> None:
+    fail(tell, LabError([OffError("'node-1' is off."), NotFoundError("There is no file.")]))
+
+
 def _interrupted(tell: Listener) -> None:
     tell(StepStarted(step="x"))
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("work", [_untouched, _bad_input, _interrupted])
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        (_untouched, 4),
+        (_bad_input, 2),
+        (_interrupted, 130),
+        (_no_such_image, 5),
+        (_locked, 6),
+        (_off, 9),
+        (_several, 9),
+    ],
+)
 def test_no_archive_if_there_is_nothing_to_report(
-    made: list[Any], work: Work, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: list[Any], work: Work, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """ux N9: what the user mistyped needs none."""
     destroying(monkeypatch, work)
-    assert winlab(monkeypatch, "destroy") in (2, 4, 130)
+    assert winlab(monkeypatch, "destroy") == code
     assert "everything about it" not in capsys.readouterr().err
     assert made == []
+
+
+def test_a_failure_beside_a_refusal_is_collected(made: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    destroying(monkeypatch, lambda tell: fail(tell, LabError([OffError("'node-1' is off."), ERROR])))
+    assert winlab(monkeypatch, "destroy") == 9
+    assert [lab_ for lab_, _ in made] == ["lab"]
 
 
 def test_no_archive_is_requested(

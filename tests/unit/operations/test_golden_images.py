@@ -363,6 +363,9 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
         def backing(self, _name: str) -> Path | None:
             return None
 
+        def allocation(self, _name: str) -> int:
+            return 1
+
         def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
             if not is_used():
                 names.remove(name)
@@ -372,7 +375,7 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
     monkeypatch.setattr(domains, "machines", lambda *_: [machine])
     monkeypatch.setattr(domains, "medium", lambda *_: Path("/pool") / medium)
     waiting = prune._one_waits(cast(Any, None))
-    prune._prune_pool(cast(Any, There(*names)), lambda: {"/pool/base-a.iso"}, waiting=waiting)
+    prune._prune_pool(cast(Any, There(*names)), lambda: {"/pool/base-a.iso"}, waiting=waiting, dry_run=False)
     assert names == left
 
 

@@ -14,11 +14,12 @@ from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab import run
 from winlab.adapters.guests import agent
+from winlab.adapters.vm import domains
 from winlab.design import contract
 from winlab.design.catalog.artifact import ContainerImage
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
-from winlab.errors import GuestError, HostError, NotFoundError, UnreachableError, UsageError
+from winlab.errors import GuestError, HostError, NotFoundError, OffError, UnreachableError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.operations import load, logs
 from winlab.supply.artifacts.oci import archive
@@ -247,6 +248,32 @@ def test_a_file_that_is_missing_is_not_asked_for_at_an_engine(name: str, work: P
         load.prepare(name, work, progress=Quiet())
 
 
+@pytest.mark.parametrize(
+    ("words", "states", "error"),
+    [
+        ({"image": "nosuch.tar"}, "running", NotFoundError),
+        ({"image": "--output=x"}, "running", UsageError),
+        ({"image": "{web}", "name": "No Name"}, "running", UsageError),
+        ({"image": "{web}"}, "off", OffError),
+    ],
+)
+def test_what_can_not_be_loaded_begins_no_run(
+    lab: FakeLab,
+    web: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: dict[str, str],
+    states: str,
+    error: type[WinlabError],
+) -> None:
+    """ux N9: a typo was a failed run, with an archive for support."""
+    there = [machine("controller-1", "linux", states), machine("node-1", state=states)]
+    monkeypatch.setattr(load.look, "find", lambda _lab, _conn: there)
+    given = {name: word.format(web=web) for name, word in words.items()}
+    with pytest.raises(error):
+        load.to_lab("lab", lab.site, given.pop("image"), lambda event: pytest.fail(f"{event}"), **given)
+    assert not lab.folder.path.exists()
+
+
 def test_the_name_can_be_another(web: str, work: Path) -> None:
     assert load.prepare(web, work, name="mine:7", progress=Quiet())[0].reference == "docker.io/library/mine:7"
 
@@ -333,6 +360,19 @@ def test_an_unresponsive_node_is_asked_another_way(
     (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
     assert report.logs == logs_shown
     assert report.problems == ["The node: 'node-1' does not answer WinRM.", f"What is above came {how}."]
+
+
+def test_an_api_server_that_is_off_is_not_asked(lab: FakeLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ux N14: it took half a minute of time-outs."""
+    api = Api({})
+    monkeypatch.setattr(domains, "machines", lambda *_: [machine("controller-1", "linux", "off"), machine("node-1")])
+    monkeypatch.setattr(logs.Kubectl, "of", lambda _: api)
+    lab.script = lambda tag, name, settings: {"logs": {"kubelet": "x"}}
+    controller, worker = logs.reports("lab", lab.site, "", 5)
+    off = "The API server of the lab 'lab' does not run: 'controller-1' is off."
+    assert (controller.problems, worker.problems) == ([off, "The node is off."], [off])
+    assert worker.logs == {"kubelet": "x"}
+    assert api.asked == []
 
 
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:

@@ -20,10 +20,11 @@ from switched import NOW, Played, lab
 from winlab import Lab
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm import faults as faults_of_vm
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design import fault
-from winlab.errors import ClusterError, GuestError, HostError, NotFoundError
+from winlab.errors import ClusterError, GuestError, HostError, NotFoundError, OffError
 from winlab.events import Event, Note, StepDone
 from winlab.host import daemons, firewall, units
 from winlab.lab_folder import LabFolder
@@ -289,6 +290,14 @@ def test_exec_and_ssh_say_what_to_run(played: Played, monkeypatch: pytest.Monkey
         assert caught.value.cure == f"Run 'winlab {verb} node-1 --lab lab'."
 
 
+def test_a_node_that_is_off_has_no_screen(played: Played) -> None:
+    """As for every other command: exit code 9, and the cure."""
+    power.stop("lab", Site(), ["node-1"], Ear())
+    with pytest.raises(OffError, match="'node-1' is off") as caught:
+        reach.screenshot("lab", "node-1", Site())
+    assert caught.value.cure == "Run 'winlab start node-1 --lab lab'."
+
+
 def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert winlab(monkeypatch, "stop", "node-1") == 0
     assert capsys.readouterr().out == "node-1: off, was running\n"
@@ -318,6 +327,35 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "stop", "node-1") == 0
     assert winlab(monkeypatch, "status") == 20
     assert "Of its nodes these start with the host: controller-1." in capsys.readouterr().out
+
+
+def test_status_names_programs_that_the_user_pushed(
+    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ux N8: libvirt keeps the record, so that other accounts see it, too."""
+    monkeypatch.setattr(look, "connect", played.connect)
+    monkeypatch.setattr(Lab, "faults", lambda _: [])
+    own = Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")
+    pushed.write(played.conn, "winlab-lab-node-1", "lab", [own])
+    faults_of_vm.write_records(played.conn, "winlab-lab-node-1", "lab", [{"kind": "disk"}])
+    assert winlab(monkeypatch, "status") == 0
+    assert "node-1: kubelet.exe is your own build (cccccccccccc...), pushed at 2026-11-26" in capsys.readouterr().out
+    assert winlab(monkeypatch, "status", "--output", "json") == 0
+    rows = {row["node"]: row["pushed"] for row in json.loads(capsys.readouterr().out)["nodes"]}
+    assert rows == {
+        "controller-1": [],
+        "node-1": [{"program": "kubelet.exe", "sha256": "c" * 64, "at": "2026-11-26 12:54 UTC"}],
+    }
+    pushed.write(played.conn, "winlab-lab-node-1", "lab", [])
+    assert pushed.read(played.conn, "winlab-lab-node-1") == []
+    assert faults_of_vm.records(played.conn, "winlab-lab-node-1") == [{"kind": "disk"}]
+
+
+def test_strange_records_of_pushed_programs_are_skipped(played: Played) -> None:
+    """Anyone who may use libvirt can write them."""
+    rows = [1, {"program": "x"}, {"program": "x", "sha256": 1, "at": "y"}, {"program": "x", "sha256": "y", "at": "z"}]
+    pushed.RECORDS.write(played.conn, "winlab-lab-node-1", "lab", rows)
+    assert pushed.read(played.conn, "winlab-lab-node-1") == [Pushed("x", "y", "z")]
 
 
 def test_status_names_a_clock_that_is_wrong(

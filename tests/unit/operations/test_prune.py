@@ -1,9 +1,18 @@
-"""`winlab image prune`: what it leaves alone."""
+"""`winlab image prune`: what it leaves alone, and what it says of the rest."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+from commands import ran
+from sites import FakeSite, hypervisor
+
+from winlab import Supplies
+from winlab.adapters.vm import domains
 from winlab.design.catalog.recipes import Build, Recipe
 from winlab.events import Quiet
 from winlab.operations import prune
@@ -27,3 +36,93 @@ def test_an_image_without_an_installed_builder_stays() -> None:
     assert [image.key for image in cache.entries()] == ["f" * 64]
     prune.prune_all([], Site())
     assert cache.entries() == []
+
+
+class Pool:
+    """Base volumes, all complete; one is under a lab's disk."""
+
+    def __init__(self) -> None:
+        self.volumes = {
+            "base-debian-13-aa.qcow2": 300 << 20,
+            "base-windows-2022-bb.qcow2": 101 << 20,
+            "base-windows-2022-bb.qcow2.complete": 1,
+            "lab.controller-1.disk.qcow2": 1 << 20,
+        }
+
+    def refresh(self) -> None: ...
+
+    def names(self, prefix: str = "") -> list[str]:
+        return sorted(name for name in self.volumes if name.startswith(prefix))
+
+    def exists(self, name: str) -> bool:
+        return name in self.volumes
+
+    def path(self, name: str) -> Path:
+        return Path("/pool") / name
+
+    def backing(self, name: str) -> Path | None:
+        return self.path("base-debian-13-aa.qcow2") if name.startswith("lab.") else None
+
+    def is_complete(self, name: str) -> bool:
+        return True
+
+    def allocation(self, name: str) -> int:
+        return self.volumes[name]
+
+    def delete(self, name: str) -> None:
+        assert name == "base-windows-2022-bb.qcow2.complete", "only a marker without its volume is deleted here"
+        del self.volumes[name]
+
+    def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
+        assert not is_used()
+        del self.volumes[name]
+        return True
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Pool:
+    made = Pool()
+    monkeypatch.setattr(domains, "machines", lambda *_: [])
+    monkeypatch.setattr(domains, "files", lambda _conn: set())
+    return made
+
+
+def old_image() -> None:
+    def fill(output: Path) -> tuple[str, str]:
+        output.write_bytes(b"x" * (2 << 20))
+        return "0" * 64, "built"
+
+    build = Build(builder="debian")
+    cache.keep(Recipe(name="old", summary="s", os="linux", format="raw", build=build), "e" * 64, fill, Quiet())
+
+
+def test_everything_is_named_with_its_size_and_a_dry_run_removes_nothing(pool: Pool) -> None:
+    """ux N12: '0 MiB are free again', though a volume of 101 MiB was removed."""
+    old_image()
+    site, before = FakeSite(hypervisor(pool=pool)), dict(pool.volumes)
+    would = prune.prune_all([], site, dry_run=True)
+    assert [(one.place, one.name, one.size >> 20) for one in would] == [
+        ("cache", f"old {'e' * 12}", 2),
+        ("pool", "base-windows-2022-bb.qcow2", 101),
+    ]
+    assert (pool.volumes, len(cache.entries())) == (before, 1)
+    assert prune.prune_all([], site) == would
+    assert (len(pool.volumes), cache.entries()) == (2, [])
+    assert prune.prune_all([], site) == []
+
+
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_the_command_lists_what_it_removes(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
+    removed = [prune.Pruned("pool", "base-windows-2022-bb.qcow2", 101 << 20)]
+    asked: list[Any] = []
+    monkeypatch.setattr(Supplies, "prune", lambda _, dry_run: asked.append(dry_run) or removed)
+    done = ran("image", "prune", *words)
+    assert asked == [bool(words)]
+    assert done.stdout.split()[:3] == ["WHERE", "NAME", "SIZE"]
+    assert "base-windows-2022-bb.qcow2" in done.stdout
+    assert done.stdout.endswith(f"101 MiB {'would be' if words else 'are'} free again.\n")
+    shown = json.loads(ran("image", "prune", *words, "--output", "json").stdout)
+    row = {"place": "pool", "name": "base-windows-2022-bb.qcow2", "bytes": 101 << 20}
+    assert shown == {"freed_bytes": 101 << 20, "removed": [row], "dry_run": bool(words)}
+    removed.clear()
+    assert ran("image", "prune", *words).stdout == "There is nothing to remove.\n"

@@ -16,7 +16,7 @@ from lab_fakes import PAYLOAD, Api, FakeLab, machine
 
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
-from winlab.errors import ClusterError, GuestError, NotFoundError, UnreachableError, UsageError
+from winlab.errors import ClusterError, GuestError, NotFoundError, OffError, UnreachableError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.operations import drives, push
 
@@ -92,6 +92,33 @@ def test_push_swaps_and_puts_the_payload_cd_back(lab: FakeLab, kubelet: Path) ->
     assert lab.pool.deleted == ["lab.node-1.push.iso"]
     assert sum(line.startswith("get lease") for line, _ in api.asked) >= 3
     assert not (lab.folder.path / "drive-node-1").exists()
+
+
+def test_a_pushed_program_is_recorded_until_it_is_restored(lab: FakeLab, kubelet: Path) -> None:
+    """ux N8: diff said that the lab is as planned."""
+    node = lab.add(machine("node-1"))
+    answering(lab)
+
+    def api() -> Api:
+        return Api({"get lease": LEASE, "get node": NODE})
+
+    push.push(node, str(kubelet), lab.drives, api(), Quiet())
+    push.push(node, str(kubelet), lab.drives, api(), Quiet())
+    (own,) = lab.pushed[node.domain]
+    assert (own.program, own.sha256) == ("kubelet.exe", hashlib.sha256(pe()).hexdigest())
+    assert str(own).startswith(f"kubelet.exe is your own build ({own.sha256[:12]}...), pushed at 20")
+    push.bring_back(node, "kube-proxy.exe", lab.drives, api(), Quiet())
+    assert lab.pushed[node.domain] == [own]
+    push.bring_back(node, "kubelet.exe", lab.drives, api(), Quiet())
+    assert lab.pushed[node.domain] == []
+
+
+def test_a_pushed_program_with_which_the_node_is_not_ready_is_recorded(lab: FakeLab, kubelet: Path) -> None:
+    node = lab.add(machine("node-1"))
+    answering(lab)
+    with pytest.raises(ClusterError):
+        push.push(node, str(kubelet), impatient(lab), Api({"get lease": LEASE, "get node": NOT_READY}), Quiet())
+    assert [one.program for one in lab.pushed[node.domain]] == ["kubelet.exe"]
 
 
 def test_the_cd_has_program_scripts_and_list(lab: FakeLab, kubelet: Path) -> None:
@@ -282,3 +309,37 @@ def test_a_node_that_is_off(lab: FakeLab, kubelet: Path) -> None:
     node = lab.add(machine("node-1", state="off"))
     with pytest.raises(GuestError, match="is off"):
         push.push(node, str(kubelet), lab.drives, Api({}), Quiet())
+
+
+@pytest.mark.parametrize(
+    ("binary", "state", "restore", "error"),
+    [
+        ("x", "running", False, UsageError),
+        ("kubelet.exe", "running", False, UsageError),  # no such file
+        ("x", "running", True, UsageError),
+        ("{kubelet}", "off", False, OffError),
+        ("kubelet.exe", "suspended", True, OffError),
+    ],
+)
+def test_what_can_not_be_pushed_is_not_a_run_in_the_journal(
+    lab: FakeLab,
+    kubelet: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    binary: str,
+    state: str,
+    restore: bool,
+    error: type[WinlabError],
+) -> None:
+    """ux N9."""
+    monkeypatch.setattr(push.look, "find_node", lambda *_: machine("node-1", state=state))
+    monkeypatch.setattr(push.Kubectl, "of", lambda _: Api({}))
+    with pytest.raises(error):
+        push.to_node(
+            "lab",
+            lab.site,
+            "node-1",
+            binary.format(kubelet=kubelet),
+            lambda event: pytest.fail(f"{event}"),
+            restore=restore,
+        )
+    assert not lab.folder.path.exists()

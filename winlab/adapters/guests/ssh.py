@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -126,10 +127,12 @@ class SshGuest:
         channel = self._transport.open_session(timeout=SILENCE)
         with bounded(self._transport, SILENCE):
             channel.exec_command(line)
-        for start in range(0, len(stdin), BLOCK):
-            with bounded(self._transport, SILENCE):
-                channel.sendall(stdin[start : start + BLOCK])
-        channel.shutdown_write()
+        with bounded(self._transport, SILENCE):
+            channel.sendall(stdin[:BLOCK])
+        if len(stdin) > BLOCK:  # the rest meanwhile: the command may print as much before it takes more
+            threading.Thread(target=_feed, args=(channel, stdin[BLOCK:]), daemon=True).start()
+        else:
+            channel.shutdown_write()
         return channel
 
     @property
@@ -153,6 +156,13 @@ class SshGuest:
     def close(self) -> None:
         """See :class:`winlab.adapters.guests.base.Guest`."""
         self._client.close()
+
+
+def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
+    """Send the rest of a command's input, unless the command ends before that."""
+    with suppress(paramiko.SSHException, OSError, EOFError):
+        channel.sendall(stdin)
+        channel.shutdown_write()
 
 
 def _is_over(channel: paramiko.Channel) -> bool:

@@ -20,7 +20,7 @@ import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import locks, settings, stopping
+from winlab import files, locks, settings, stopping
 from winlab.adapters.vm.connection import answering, explained
 from winlab.design.plan import volume_names
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
@@ -208,14 +208,21 @@ class StoragePool:
         libvirt refuses a second volume of the same name, so making the claim is the lock. A claim whose process is
         gone does not count.
 
-        :param accept: receives the SHA-256 of what was uploaded; if it raises an error, the volume is removed.
+        :param accept: receives the SHA-256 of what was uploaded; if it raises an error, the volume is removed. A volume
+            that was there before is neither marked nor replaced without it.
         """
         while not self.is_complete(name):
             with self._claimed(name, tell) as mine:
                 if not mine or self.is_complete(name):
                     continue
-                if self.exists(name) and not self._stands_still(name, tell):
-                    continue  # an earlier version is making it, without a claim
+                if self.exists(name):
+                    if self.holds(name, source):  # only its marker was lost; disks may be in use over it
+                        accept(digest := files.sha256(source))
+                        self.mark(name, digest)
+                        continue
+                    if not self._stands_still(name, tell):
+                        continue  # an earlier version is making it, without a claim
+                    accept(files.sha256(source))  # before it is replaced: disks may be based on it
                 self.delete(name + MARKER)
                 volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
                 size, digest = self._fill(
@@ -230,6 +237,11 @@ class StoragePool:
                     raise
                 flush()  # a power cut must not leave a marker of a volume that has holes
                 self._write(name + MARKER, _marker(size, digest))
+
+    def mark(self, name: str, sha256: str) -> None:
+        """Give a base volume its marker again: its whole content has this digest."""
+        flush()
+        self._write(name + MARKER, _marker(self._physical(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Write a base volume again whose content was lost or has changed.

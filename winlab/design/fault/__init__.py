@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from winlab.design.fault.bandwidth import Bandwidth
-from winlab.design.fault.base import Fault
+from winlab.design.fault.base import UNFINISHED, Fault
 from winlab.design.fault.clock import Clock
 from winlab.design.fault.delay import Delay
 from winlab.design.fault.disk import Disk
@@ -53,13 +53,14 @@ def read(record: Any) -> Fault | None:
     if not isinstance(record, dict):
         return None
     rest = {str(name): value for name, value in record.items()}
-    kind, nodes = rest.pop("kind", None), rest.pop("nodes", None)
+    kind, nodes, unfinished = rest.pop("kind", None), rest.pop("nodes", None), rest.pop(UNFINISHED, False)
     if not isinstance(kind, str) or not isinstance(nodes, list) or not all(isinstance(one, str) for one in nodes):
         return None
     try:
-        return make(kind, nodes, **rest)
+        made = make(kind, nodes, **rest)
     except UsageError:
         return None
+    return made.begun() if unfinished else made
 
 
 def _plain(message: str) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from winlab.design.contract import Faults
 from winlab.design.system import System
@@ -41,6 +41,7 @@ class Place:
         return (self.address, self.floating, *self.pods)
 
 
+UNFINISHED = "unfinished"  # in a record
 Places = Mapping[str, Place]  # of all nodes of a lab, by name
 
 
@@ -54,6 +55,23 @@ class Fault(BaseModel):
     pairs: ClassVar[bool] = False  # whether it can be between two nodes
 
     nodes: tuple[str, ...]  # one; or two, sorted
+    _unfinished: bool = PrivateAttr(False)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it was begun and may not be done: a connection was lost, or winlab was killed."""
+        return self._unfinished
+
+    def begun(self) -> Self:
+        """The same fault, unfinished."""
+        made = self.model_copy()
+        made._unfinished = True
+        return made
+
+    @property
+    def label(self) -> str:
+        """Its identifier for display, with a word if it is unfinished."""
+        return f"{self.id} (unfinished)" if self.unfinished else self.id
 
     @property
     def id(self) -> str:
@@ -77,7 +95,8 @@ class Fault(BaseModel):
 
     def record(self) -> dict[str, Any]:
         """What is recorded of it; :func:`winlab.design.fault.read` reads it."""
-        return {"kind": self.kind, "nodes": list(self.nodes), **self.settings}
+        mark = {UNFINISHED: True} if self.unfinished else {}
+        return {"kind": self.kind, "nodes": list(self.nodes), **self.settings, **mark}
 
     def peers(self, places: Places) -> tuple[str, ...]:
         """The nodes at the other end: that of a pair, else all others of the lab."""

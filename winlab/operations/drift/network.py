@@ -10,7 +10,7 @@ from functools import partial
 from winlab import settings
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions, machine_xml
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.errors import HostError
@@ -29,12 +29,23 @@ def rows(subject: Subject, progress: Progress) -> Iterator[Finding]:
     with run.overlay() as northbound:
         seen = northbound.differences(topology(run.plan))
     for one in seen:
-        yield Finding(_row(one), None if one.foreign else partial(_mend_rows, run))
+        node, what = _subject(one.what, run.plan)
+        if not node or any(node == inspected.name for inspected in subject.nodes):
+            yield Finding(_row(one, node, what), None if one.foreign else partial(_mend_rows, run))
 
 
-def _row(one: Difference) -> Drift:
+def _row(one: Difference, node: str, what: str) -> Drift:
     action = "left alone: winlab did not make it" if one.foreign else "written again, without touching other rows"
-    return Drift("network", "", one.what, one.expected or "none", one.actual or "none", action, not one.foreign)
+    return Drift("network", node, what, one.expected or "none", one.actual or "none", action, not one.foreign)
+
+
+def _subject(what: str, plan: Plan) -> tuple[str, str]:
+    """The node whose port a row is, and a name for people in place of the port's; no node for other rows."""
+    for node in plan.nodes:
+        row = f"Logical_Switch_Port {node.port}"
+        if what == row or what.startswith(f"{row}: "):
+            return node.name, f"port in OVN{what.removeprefix(row)}"
+    return "", what
 
 
 def _mend_rows(run: Run, progress: Progress) -> None:
@@ -90,9 +101,9 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         if definitions.running(run.on(node).conn, node) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
         mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
-        port, closer = f"port {node.port} in Open vSwitch", f"as root, 'winlab repair {node.name}' looks closer"
+        closer = f"as root, 'winlab repair {node.name}' looks closer"
         action = "plugged in again" if mendable else f"{closer}; else {SETUP}"
-        drift = Drift("network", node.name, port, "bound", "not bound", action, mendable)
+        drift = Drift("network", node.name, "port in Open vSwitch", "bound", "not bound", action, mendable)
         yield Finding(drift, partial(_plug, run, node) if mendable else None)
 
 

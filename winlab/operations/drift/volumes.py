@@ -65,6 +65,10 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     run = subject.run
     for node in subject.nodes:
         for name in _attached(run, node):
+            if name.startswith(PREFIX) and run.on(node).pool.exists(name) and not run.on(node).pool.is_complete(name):
+                drift = Drift("volume", node.name, f"{name}: marker", "there", "gone", "made again", mendable=True)
+                yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
+                continue
             if run.on(node).pool.exists(name) or name == node.volume("disk").name:
                 continue
             if name.startswith(PREFIX) or name in _lent(run.lab, node):
@@ -106,6 +110,9 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
     pool = host.pool
     for name, nodes in sorted(_used(subject, host).items()):
         held = pool.uploaded_digest(name)
+        if not held and pool.exists(name) and not pool.is_complete(name):
+            yield _unmarked(pool, name, nodes, progress)
+            continue
         if not pool.is_complete(name):
             actual = "incomplete" if pool.exists(name) else "gone"
         elif subject.digests and held and pool.digest(name, partial(progress.say, f"reading {name}")) != held:
@@ -116,12 +123,26 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
         what = name if host.name == HYPERVISOR else f"{name} on {host.name}"
         path = _same_content(held, progress) if held else None
         if path is None:
-            action = f"the image is not in the cache as it was: the disks of {users} can't be read without it"
+            action = f"no image in the cache has the content that it had; the disks of {users} are based on it"
             yield Finding(Drift("volume", "", what, "whole", actual, action, mendable=False))
             continue
         action = f"uploaded again from the cache; {users} must be restarted then"
         drift = Drift("volume", "", what, "whole", actual, action, mendable=True)
         yield Finding(drift, partial(_upload, pool, name, path))
+
+
+def _unmarked(pool: StoragePool, name: str, users: list[str], progress: Progress) -> Finding:
+    """A base volume without its marker, which may be whole. Its content decides, so all of it is read."""
+    digest = pool.digest(name, partial(progress.say, f"reading {name}"))
+    if any(image.sha256 == digest for image in cache.entries()):
+        action = "written again: the volume has the content of an image in the cache"
+        drift = Drift("volume", "", f"{name}: marker", "there", "gone", action, mendable=True)
+        return Finding(drift, lambda _progress: pool.mark(name, digest))
+    action = (
+        f"whether the volume is whole is not known: no image in the cache has its content. The disks of "
+        f"{', '.join(users)} are based on it; 'winlab node rebuild' makes a worker without it"
+    )
+    return Finding(Drift("volume", "", f"{name}: marker", "there", "gone", action, mendable=False))
 
 
 def _used(subject: Subject, host: Hypervisor) -> dict[str, list[str]]:

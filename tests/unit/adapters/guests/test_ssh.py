@@ -139,6 +139,21 @@ def test_output_and_exit_code(login: Login) -> None:
     assert server.commands == [b"echo 'a b'"]
 
 
+def cat(channel: paramiko.Channel, _sshd: Sshd) -> None:
+    while chunk := channel.recv(1 << 15):
+        channel.sendall(chunk)
+    channel.send_exit_status(0)
+    channel.close()
+
+
+def test_a_command_may_print_as_much_as_it_is_given(login: Login) -> None:
+    """More than both ends keep for each other: neither waits until the other takes it."""
+    guest, _ = login(cat)
+    out, given = bytearray(), bytes(range(256)) * (6 << 12)
+    assert guest.execute(["cat"], out.extend, stdin=given) == 0
+    assert bytes(out) == given
+
+
 def test_a_connection_that_is_cut_is_lost_and_not_a_failure_of_the_script(login: Login) -> None:
     guest, _ = login(goes_away)
     with pytest.raises(UnreachableError, match="was lost") as caught:

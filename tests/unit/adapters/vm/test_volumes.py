@@ -206,6 +206,37 @@ def test_content_that_is_not_accepted_stays_nowhere(pool: StoragePool, host: Hos
     assert pool.is_complete(NAME)
 
 
+def test_a_volume_that_only_lost_its_marker_is_neither_waited_for_nor_replaced(
+    pool: StoragePool, host: Host, source: Path, clock: Clock
+) -> None:
+    """ux N6: 'another winlab may be uploading it' for a minute, and then a new upload under disks in use."""
+    upload(pool, source)
+    del host.volumes[NAME + MARKER]
+    assert upload(pool, source) == []
+    assert pool.is_complete(NAME)
+    assert pool.uploaded_digest(NAME) == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert (clock.now, host.log.count(NAME)) == (0, 1)
+
+
+@pytest.mark.parametrize("there", [b"", b"of before"])
+def test_a_volume_without_a_marker_stays_if_the_image_is_not_accepted(
+    pool: StoragePool, host: Host, source: Path, clock: Clock, there: bytes
+) -> None:
+    """Disks may be based on it, whatever has become of the image in the cache."""
+    upload(pool, source)
+    del host.volumes[NAME + MARKER]
+    host.volumes[NAME].content[: len(there)] = there
+
+    def refuse(_sha256: str) -> None:
+        raise TransferError("it has changed")
+
+    with pytest.raises(TransferError, match="it has changed"):
+        pool.upload_base(NAME, source, lambda *_: None, refuse)
+    assert bytes(host.volumes[NAME].content[: len(there)]) == there
+    assert host.log.count(NAME) == 1
+    assert not pool.is_complete(NAME)
+
+
 def test_a_truncated_volume_is_not_complete(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
     """A power cut kept the marker and not all of the data."""
     upload(pool, source)
@@ -282,18 +313,20 @@ def test_without_a_claim_of_this_host_growth_decides(
 
 
 def test_a_volume_without_our_claim_is_not_marked(pool: StoragePool, host: Host, source: Path, clock: Clock) -> None:
-    """The claim vanished while this winlab uploaded: someone deleted it, and may have replaced the volume."""
+    """The claim vanished while this winlab uploaded: someone deleted it, and has replaced the volume."""
     lost: list[bool] = []
 
     def lose() -> None:
         if NAME in host.volumes and not lost:
             lost.append(True)
             del host.volumes[NAME + CLAIM]
+            host.put(NAME, b"theirs")
 
     host.on_send = lose
     upload(pool, source)
     assert host.log.count(NAME) == 2  # made again, under a claim that stayed
     assert pool.is_complete(NAME)
+    assert bytes(host.volumes[NAME].content) == source.read_bytes()
 
 
 def test_an_unclaimed_volume_is_abandoned(pool: StoragePool, host: Host) -> None:

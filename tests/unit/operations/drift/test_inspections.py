@@ -159,6 +159,22 @@ def test_rows(lab: Standing) -> None:
     assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
 
 
+def test_a_port_of_the_switch_is_named_by_its_node(lab: Standing) -> None:
+    """ux N19: repair named 'Logical_Switch_Port 9bf1f3a5-...', of no node."""
+    port = lab.plan.node("node-1").port
+    lab.overlay.differs = [
+        Difference(f"Logical_Switch_Port {port}", "there", ""),
+        Difference(f"Logical_Switch_Port {port}: addresses", "a", "b"),
+        Difference(f"Logical_Switch_Port {port}-other", "", "there", foreign=True),
+    ]
+    assert told(lab.drifts()) == [
+        ("node-1", "port in OVN", "there", "none", True),
+        ("node-1", "port in OVN: addresses", "a", "b", True),
+        ("", f"Logical_Switch_Port {port}-other", "none", "there", False),
+    ]
+    assert [one.node for one in lab.drifts("controller-1")] == [""]
+
+
 def test_daemons_that_do_not_follow(lab: Standing) -> None:
     lab.overlay.follows = False
     assert told(lab.drifts()) == [("", "OVN's daemons", "follow the database", "OVN's northd does not follow.", False)]
@@ -292,11 +308,36 @@ def test_base_volumes(lab: Standing, whole: bool, now: str, digests: bool, actua
     assert lab.pool.written == [f"{base} from /cache/disk"]
 
 
+@pytest.mark.parametrize("digests", [False, True])
+def test_a_base_volume_that_only_lost_its_marker_is_kept(lab: Standing, digests: bool) -> None:
+    """ux N6: the image was in the cache and the disk could be read, and repair denied both."""
+    base = lab.plan.node("controller-1").volume("base").name
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].unmarked = False, True
+    lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))
+    finding = only(lab.findings(digests=digests))
+    assert told([finding.drift]) == [("", f"{base}: marker", "there", "gone", True)]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert lab.pool.written == [f"marker of {base}"]
+    assert lab.drifts() == []
+
+
 def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None:
     base = lab.plan.node("controller-1").volume("base").name
-    lab.pool.volumes[base].whole, lab.pool.volumes[base].now = False, "unmarked"
+    lab.pool.volumes[base].whole, lab.pool.volumes[base].unmarked = False, True
     lab.cached.append(SimpleNamespace(sha256="", path=Path("/cache/disk")))
-    assert not only(lab.findings()).drift.mendable
+    drift = only(lab.findings()).drift
+    assert not drift.mendable
+    assert "is not known: no image in the cache has its content" in drift.action
+    assert "can't be read" not in drift.action
+
+
+def test_a_payload_cd_without_its_marker_is_made_again(lab: Standing) -> None:
+    """ux N6: it was not noticed, and the next create uploaded the CD again."""
+    lab.pool.volumes["base-kubernetes-windows-1.iso"].whole = False
+    finding = only(lab.findings())
+    assert told([finding.drift]) == [("node-1", "base-kubernetes-windows-1.iso: marker", "there", "gone", True)]
+    assert (finding.steps, finding.lab_steps) == ((PAYLOAD_INSERTED,), (PAYLOAD,))
 
 
 # -- machines

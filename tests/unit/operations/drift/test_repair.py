@@ -17,12 +17,13 @@ from standing import Standing
 
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import domains
+from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.engine import engine
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ConflictError, HostError, NotFoundError
-from winlab.events import ignore
+from winlab.events import Event, Note, ignore
 from winlab.operations import making, recorded, repair, room
 from winlab.operations.drift.model import Drift, Finding
 from winlab.operations.planning import Proposal
@@ -119,6 +120,19 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(repair, "_mend", mend)
     assert set(run().values()) == {True}
     assert order == [["state"], ["kubelet"], ["kubeconfig"]]
+
+
+def test_programs_that_the_user_pushed_are_named(lab: Standing) -> None:
+    """ux N8."""
+    lab.pushed["winlab-lab-node-1"] = [Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")]
+    for check in (True, False):
+        notes: list[Event] = []
+        assert repair.repair("lab", Site(), notes.append, check=check) == []
+        (note,) = [one.text for one in notes if isinstance(one, Note)]
+        assert note.startswith("node-1: kubelet.exe is your own build (cccccccccccc...)")
+    notes = []
+    repair.repair("lab", Site(), notes.append, node="controller-1", check=True)
+    assert not [one for one in notes if isinstance(one, Note)]
 
 
 def test_only_one_node(lab: Standing) -> None:
@@ -225,6 +239,15 @@ def test_the_command_s_exit_codes(lab: Standing) -> None:
     done = invoke()
     assert done.exit_code == 22
     assert "0 repaired, 1 left." in done.stdout
+
+
+def test_nothing_is_cut_in_a_pipe(lab: Standing) -> None:
+    """ux N19: names of volumes were."""
+    what = "a" * 300
+    lab.overlay.differs = [Difference(what, "b" * 300, "c" * 300, foreign=True)]
+    shown = invoke("--check").stdout
+    assert f" {what} " in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
 
 
 def test_the_command_s_json(lab: Standing) -> None:

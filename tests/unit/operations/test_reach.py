@@ -1,0 +1,71 @@
+"""A command in a node: its input, and output that can't be written."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+from sites import FakeSite
+
+from winlab.errors import UnreachableError
+from winlab.operations import reach
+
+
+class Guest:
+    """Prints its input. Any error of the connection is one of the operating system."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def execute(
+        self, command: list[str], stdout: Callable[[bytes], None], stderr: Callable[[bytes], None], stdin: bytes
+    ) -> int:
+        try:
+            stdout(stdin)
+        except OSError as error:
+            raise UnreachableError("The connection was lost.", why=str(error)) from error
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def guest(monkeypatch: pytest.MonkeyPatch) -> Guest:
+    made = Guest()
+    monkeypatch.setattr(reach, "login", lambda *_: made)
+    return made
+
+
+def ignore(_chunk: bytes) -> None:
+    pass
+
+
+def test_a_command_gets_its_input(guest: Guest) -> None:
+    out = bytearray()
+    assert reach.execute("lab", "node-1", FakeSite(), ["cat"], out.extend, ignore, None, b"a b") == 0
+    assert (bytes(out), guest.closed) == (b"a b", True)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(errno.EPIPE, "Broken pipe"), OSError(errno.ENOSPC, "No space")])
+def test_output_that_can_not_be_written_is_not_a_lost_connection(guest: Guest, error: OSError) -> None:
+    """ux N4: 'winlab exec node -- yes | head -2' blamed the node. The connection ends, and with it the command."""
+
+    def full(_chunk: bytes) -> None:
+        raise error
+
+    with pytest.raises(OSError, match=error.strerror) as caught:
+        reach.execute("lab", "node-1", FakeSite(), ["yes"], full, ignore)
+    assert caught.value is error
+    assert guest.closed
+
+
+def test_a_connection_that_is_lost_is_reported_as_such(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: object) -> int:
+        raise UnreachableError("The connection was lost.")
+
+    monkeypatch.setattr(reach, "login", lambda *_: SimpleNamespace(execute=lost, close=lambda: None))
+    with pytest.raises(UnreachableError):
+        reach.execute("lab", "node-1", FakeSite(), ["yes"], ignore, ignore)
