@@ -197,8 +197,11 @@ def test_a_fault_that_may_be_active_stays_recorded_as_unfinished(world: World) -
         world.add("clock", "node-1", skew="+2h")
     (one,) = faults.active("lab", world.site)
     assert (one.label, one.settings) == ("clock.node-1 (unfinished)", {"skew": 7200})
-    said = faults.sentence("lab", world.site, world.site.each)
-    assert said.startswith("Faults on purpose are active: clock.node-1 (unfinished).")
+    said: list[Event] = []
+    faults.report("lab", world.site, world.site.each, said.append)
+    (note,) = said
+    assert isinstance(note, Note)
+    assert note.text.startswith("Faults on purpose are active: clock.node-1 (unfinished).")
     world.failure = None
     world.add("clock", "node-1", skew="+2h")
     (one,) = faults.active("lab", world.site)

@@ -371,7 +371,7 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
                 names.remove(name)
             return name not in names
 
-    machine = SimpleNamespace(domain="winlab-it-node-1", tag=SimpleNamespace(system=WINDOWS))
+    machine = SimpleNamespace(domain="winlab-it.node-1", tag=SimpleNamespace(system=WINDOWS))
     monkeypatch.setattr(domains, "machines", lambda *_: [machine])
     monkeypatch.setattr(domains, "medium", lambda *_: Path("/pool") / medium)
     waiting = prune._one_waits(cast(Any, None))

@@ -335,9 +335,10 @@ def test_status_names_programs_that_the_user_pushed(
     """ux N8: libvirt keeps the record, so that other accounts see it, too."""
     monkeypatch.setattr(look, "connect", played.connect)
     monkeypatch.setattr(Lab, "faults", lambda _: [])
+    node = played.subject("node-1").machine
     own = Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")
-    pushed.write(played.conn, "winlab-lab-node-1", "lab", [own])
-    faults_of_vm.write_records(played.conn, "winlab-lab-node-1", "lab", [{"kind": "disk"}])
+    pushed.write(played.conn, node, "lab", [own])
+    faults_of_vm.write_records(played.conn, node, "lab", [{"kind": "disk"}])
     assert winlab(monkeypatch, "status") == 0
     assert "node-1: kubelet.exe is your own build (cccccccccccc...), pushed at 2026-11-26" in capsys.readouterr().out
     assert winlab(monkeypatch, "status", "--output", "json") == 0
@@ -346,16 +347,17 @@ def test_status_names_programs_that_the_user_pushed(
         "controller-1": [],
         "node-1": [{"program": "kubelet.exe", "sha256": "c" * 64, "at": "2026-11-26 12:54 UTC"}],
     }
-    pushed.write(played.conn, "winlab-lab-node-1", "lab", [])
-    assert pushed.read(played.conn, "winlab-lab-node-1") == []
-    assert faults_of_vm.records(played.conn, "winlab-lab-node-1") == [{"kind": "disk"}]
+    pushed.write(played.conn, node, "lab", [])
+    assert pushed.read(played.conn, node) == []
+    assert faults_of_vm.records(played.conn, node) == [{"kind": "disk"}]
 
 
 def test_strange_records_of_pushed_programs_are_skipped(played: Played) -> None:
     """Anyone who may use libvirt can write them."""
+    node = played.subject("node-1").machine
     rows = [1, {"program": "x"}, {"program": "x", "sha256": 1, "at": "y"}, {"program": "x", "sha256": "y", "at": "z"}]
-    pushed.RECORDS.write(played.conn, "winlab-lab-node-1", "lab", rows)
-    assert pushed.read(played.conn, "winlab-lab-node-1") == [Pushed("x", "y", "z")]
+    pushed.RECORDS.write(played.conn, node, "lab", rows)
+    assert pushed.read(played.conn, node) == [Pushed("x", "y", "z")]
 
 
 def test_status_names_a_clock_that_is_wrong(

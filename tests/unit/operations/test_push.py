@@ -331,7 +331,7 @@ def test_what_can_not_be_pushed_is_not_a_run_in_the_journal(
     error: type[WinlabError],
 ) -> None:
     """ux N9."""
-    monkeypatch.setattr(push.look, "find_node", lambda *_: machine("node-1", state=state))
+    monkeypatch.setattr(push.look, "find", lambda *_: [machine("node-1", state=state)])
     monkeypatch.setattr(push.Kubectl, "of", lambda _: Api({}))
     with pytest.raises(error):
         push.to_node(

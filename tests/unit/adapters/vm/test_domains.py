@@ -17,7 +17,7 @@ from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import ConflictError, NotFoundError
-from winlab.operations import create
+from winlab.operations import making
 
 OTHER_UUID = "11111111-2222-4333-8444-555555555555"
 # Earlier versions joined lab and node by a hyphen: both are then called winlab-ci-win-node-1
@@ -96,7 +96,7 @@ def test_a_machine_of_another_lab_is_never_touched_by_its_name(conn: Connection)
         domains.tag_of(conn, ours)
     plan = CI_WIN.model_copy(update={"nodes": (ours,)})
     with pytest.raises(ConflictError, match="of the lab 'ci'"):
-        create.refuse_taken_names([plan], Hypervisors((sites.hypervisor(conn),)))
+        making.refuse_taken_names([plan], Hypervisors((sites.hypervisor(conn),)))
     assert domains.state(conn, theirs) == "running"
 
 

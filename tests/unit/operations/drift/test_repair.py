@@ -124,7 +124,7 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
 
 def test_programs_that_the_user_pushed_are_named(lab: Standing) -> None:
     """ux N8."""
-    lab.pushed["winlab-lab-node-1"] = [Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")]
+    lab.pushed["winlab-lab.node-1"] = [Pushed("kubelet.exe", "c" * 64, "2026-11-26 12:54 UTC")]
     for check in (True, False):
         notes: list[Event] = []
         assert repair.repair("lab", Site(), notes.append, check=check) == []
