@@ -445,12 +445,14 @@ def test_completion_offers_names(labs: Labs, winlab: Winlab, words: list[str], o
 
 
 def test_another_account_is_refused_at_once(labs: Labs, member: Winlab) -> None:
-    done = member("create", *labs.spec_a, "--lab", LAB_A)
+    create = ("create", *labs.spec_a, "--lab", LAB_A)
+    for words in (create, ("suspend", "--lab", LAB_A), ("destroy", "--lab", LAB_A)):
+        done = member(*words)
+        assert (done.returncode, "--anyone" in done.stderr) == (6, True)
+    done = member(*create, "--anyone")
     assert done.returncode == 6
     assert "this account has no credentials" in done.stderr
     assert "--lab NAME" in done.stderr
-    done = member("destroy", "--lab", LAB_A)
-    assert (done.returncode, "--anyone" in done.stderr) == (6, True)
 
 
 @pytest.mark.ends_labs
