@@ -48,7 +48,7 @@ def of(medium: Path, image: str | None = None) -> frozenset[str]:
     with windows_iso.opened(medium) as iso, tempfile.TemporaryDirectory(prefix="winlab-") as folder:
         for what, index in wanted:
             try:
-                with iso.open_file_from_iso(udf_path=udf.find(iso, what)) as file:
+                with iso.open_file_from_iso(udf_path=udf.find(iso, what) or what) as file:
                     found.append(_of_image(file, index, Path(folder) / "skeleton.wim"))
             except (PyCdlibException, OSError, ValueError, struct.error):
                 return frozenset()
