@@ -2,7 +2,7 @@
 
 A terminal obeys what it is sent: an escape sequence sets its title, fills the clipboard, or hides what was printed
 before. Bidirectional overrides show text in another order than it has. People trust lines that look like winlab's own,
-such as ``  cure:     Run ...``: among such lines, foreign text is on one line, or indented.
+such as ``  cure:     Run ...``: among such lines, text from elsewhere is on one line, or indented.
 """
 
 from __future__ import annotations

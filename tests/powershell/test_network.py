@@ -250,7 +250,7 @@ def test_an_endpoint_that_is_still_attached_after_a_restart(node: Machine, langu
 def test_hns_says_that_an_endpoint_is_attached_in_its_own_language(
     node: Machine, refusal: str | dict[str, Any], known: bool
 ) -> None:
-    """By its code or in English it is understood; else by the address. Then only the adapter is waited for."""
+    """By its code or in English it is understood; otherwise by the address. Then only the adapter is waited for."""
     made(node)
     change(node, hns_errors={ATTACH: refusal})
     run_network(node)

@@ -31,8 +31,8 @@ def create(
     :param locked: a lock file; anything that differs from it is refused.
     :param consent: the user accepted the terms of Microsoft's evaluation media; missing media may be downloaded.
     :raises NotFoundError: there is no source for what the lab needs; nothing was touched.
-    :raises ConflictError: a lab of that name was made from another plan or is being changed, another winlab is
-        working on it, or a domain that is not the lab's has a machine's name.
+    :raises ConflictError: a lab of that name was made from another plan or is being changed, or another winlab is
+        working on it. Or a domain that is not the lab's has a machine's name.
     :raises WinlabError: a step failed.
     """
     made = making.prepare("create", proposal, site, tell, until=until, origin=origin, consent=consent, locked=locked)

@@ -30,6 +30,8 @@ def write(plan: Plan, folder: Path) -> list[Path]:
     """
     contents = rendered.files(plan, expansion.expand)
     try:
+        for name in contents:
+            files.check_named(folder / name, stream=False)
         earlier = _earlier(folder)
         theirs = [name for name in contents if os.path.lexists(folder / name) and not _is_own(folder, name, earlier)]
         if theirs:

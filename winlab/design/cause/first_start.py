@@ -177,7 +177,7 @@ CAUSES = (
             Clue("reports that it is ready, but nothing answers"),
         ),
         "Windows is up, but can't be reached over WinRM.",
-        "Its network was remade by a virtual switch and has another profile or address, its firewall refuses, the "
+        "Its network was remade by a virtual switch and has another profile or address. Or its firewall refuses, the "
         "lab's network does not reach it, or the driver of its NIC loses packets.",
         "'winlab serial NODE --log' has its addresses and services; 'winlab repair --check' looks at the network. If "
         "it has its address and WinRM runs, create the lab with --set workers.nic=e1000e.",

@@ -117,7 +117,7 @@ def test_a_compressed_answer_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("head", [b"", HEAD + b"Connection: close\r\n\r\n", HEAD + b"Content-Length: 10000\r\n\r\n"])
 def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, head: bytes) -> None:
-    """N4: each byte began the time limit anew, and 'status' waited forever."""
+    """N4: each byte began a new time limit, and 'status' waited forever."""
     monkeypatch.setattr(winrm, "PATIENCE", 0.03)  # of half a minute
     peer = Peer(head, b"x", pause=0.05)
     with node(monkeypatch, tmp_path, peer), pytest.raises(UnreachableError) as caught:

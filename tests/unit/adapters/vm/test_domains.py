@@ -142,7 +142,9 @@ def test_transient_machines_are_removed_in_one_go(conn: Connection) -> None:
     assert names(conn) == set()
 
 
-def test_a_machine_that_is_removed_meanwhile_is_no_failure(conn: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_removed_meanwhile_is_not_a_failure(
+    conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = CI.nodes[0]
     conn.defineXML(xml(CI, node)).create()
     real = libvirt.virDomain.destroy

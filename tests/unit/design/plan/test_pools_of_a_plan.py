@@ -100,8 +100,9 @@ def test_the_version_rule_holds_for_every_pool() -> None:
     with pytest.raises(UsageError, match=r"Windows Server 2019 .* do not go together"):
         make("kubernetes.version=1.36")
     assert make("kubernetes.version=1.36", "workers.win19.os=windows-2022").cluster.versions.name == "1.36"
-    with pytest.raises(UsageError, match="2025"):
-        make("network.cni=flannel-vxlan")
+    for release, others in (("2019", ()), ("2025", ("workers.win19.os=windows-2022",))):
+        with pytest.raises(UsageError, match=f"Windows Server {release} and the CNI profile flannel-vxlan do not go"):
+            make("network.cni=flannel-vxlan", *others)
 
 
 def test_a_rehearsal_beside_windows_decides_the_profile() -> None:

@@ -20,7 +20,7 @@ from winlab.design.render.windows import WindowsFiles
 from winlab.errors import UsageError
 from winlab.supply import proxies
 
-ADDRESS = "http://me:SECRET@proxy.example:3128"
+ADDRESS = "http://me:HUSHHUSH@proxy.example:3128"
 SET = (f"network.proxy.http={ADDRESS}", "network.proxy.no_proxy=[.corp.example, 192.0.2.0/24]")
 
 
@@ -108,9 +108,9 @@ def test_containerd_on_linux_gets_it_from_a_file_that_only_root_reads() -> None:
 
 def test_only_files_that_are_closed_to_others_have_the_password() -> None:
     for path, file in prepared(make(*SET)).files.items():
-        assert "SECRET" not in file.content or int(file.mode, 8) & 0o007 == 0, path
+        assert "HUSHHUSH" not in file.content or int(file.mode, 8) & 0o007 == 0, path
     call = prepared(make(*SET))
-    assert "SECRET" not in json.dumps([call.services, call.images])
+    assert "HUSHHUSH" not in json.dumps([call.services, call.images])
 
 
 def test_a_shell_reads_the_profile() -> None:
@@ -151,7 +151,7 @@ def test_a_golden_image_keeps_no_password() -> None:
     (builder,) = plan.builders
     assert WindowsFiles(builder, windows(builder, "golden")).containerd().environment == []
     files = answer.answer_files(builder, windows(builder, "golden"), credentials.masked(builder), expand)
-    assert b"SECRET" not in b"".join(files.values())
+    assert b"HUSHHUSH" not in b"".join(files.values())
     assert (
         json.loads(files["winlab/node.json"])["proxy"]["server"] == "http=proxy.example:3128;https=proxy.example:3128"
     )
@@ -188,10 +188,10 @@ def test_a_machine_beside_the_cluster_gets_it_at_its_first_boot() -> None:
 
 def test_what_is_shown_has_no_password() -> None:
     plan = make(*SET)
-    assert "SECRET" in plan.model_dump_json()
-    assert "SECRET" not in plan.without_secrets().model_dump_json()
+    assert "HUSHHUSH" in plan.model_dump_json()
+    assert "HUSHHUSH" not in plan.without_secrets().model_dump_json()
     shown = folder.files(plan, expand)
-    assert b"SECRET" not in b"".join(shown.values())
+    assert b"HUSHHUSH" not in b"".join(shown.values())
     assert b"<secret>@proxy.example" in shown["controller-1/kubernetes/etc/containerd/proxy.env"]
 
 
@@ -201,14 +201,14 @@ def test_the_lab_is_the_same_with_another_proxy() -> None:
     (change,) = changes([plain], other).every
     assert (change.kind, change.what, change.before) == ("changed", "network.proxy", "none")
     assert change.after == "http://<secret>@proxy.example:3128 except for .corp.example, 192.0.2.0/24"
-    (again,) = changes([other], make(SET[0].replace("SECRET", "OTHER"), SET[1])).every
+    (again,) = changes([other], make(SET[0].replace("HUSHHUSH", "OTHER"), SET[1])).every
     assert again.after.endswith(" with another password")
     assert changes([other], make(*SET)).every == ()
 
 
 @pytest.mark.parametrize(("host", "need"), [("172.31.240.1", "all"), ("172.31.241.9", "labs")])
 def test_a_proxy_on_this_host_needs_reach(host: str, need: str) -> None:
-    given = f"network.proxy.http=http://me:SECRET@{host}:3128"
+    given = f"network.proxy.http=http://me:HUSHHUSH@{host}:3128"
     with pytest.raises(UsageError, match=f"would not reach their proxy at {host}") as caught:
         make(given)
     assert caught.value.cure == f"Say --set network.reach={need}."

@@ -96,7 +96,7 @@ def test_images_that_are_pruned_in_the_pool(pool: volumes.StoragePool, monkeypat
         pool.create_disk(name, 1)
     pool.create_disk("one.node-1.disk.qcow2", 1, "base-used")
     inserted = str(pool.path("base-inserted"))
-    prune._prune_pool(pool, lambda: {inserted}, waiting=False)
+    prune._prune_pool(pool, lambda: {inserted}, waiting=False, dry_run=False)
     kept = ("base-inserted", "base-used")
     assert pool.names("base-") == sorted(one for name in kept for one in (name, name + volumes.MARKER))
 
