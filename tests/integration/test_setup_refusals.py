@@ -119,8 +119,8 @@ def refused(
         folder = tmp_path_factory.mktemp("refused")
         template = folder / "own.xml.j2"
         template.write_text(TEMPLATES[name](TEMPLATE.read_text()))
-        # 90 s without KVM: longer than Linux, under the stand-in, keeps what it will write. A bootstrap ends by itself
-        stall = {} if name == "firewall" else {"WINLAB_STALL_SECONDS": "60"}
+        # 180 s without KVM: a busy machine needs more than one minute between two signs. A bootstrap ends by itself
+        stall = {} if name == "firewall" else {"WINLAB_STALL_SECONDS": "120"}
         user = Winlab(env={**winlab.env, "WINLAB_STATE": str(folder / "state"), **stall})
         try:
             done = user("image", "build", "windows-rehearsal", "--set", f"workers.template={template}")
