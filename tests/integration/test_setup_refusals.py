@@ -119,7 +119,8 @@ def refused(
         folder = tmp_path_factory.mktemp("refused")
         template = folder / "own.xml.j2"
         template.write_text(TEMPLATES[name](TEMPLATE.read_text()))
-        # 180 s without KVM: a busy machine needs more than one minute between two signs. A bootstrap ends by itself
+        # 180 s without KVM: longer than Linux, under the stand-in, keeps what it will write, also on a busy machine. A
+        # bootstrap ends by itself
         stall = {} if name == "firewall" else {"WINLAB_STALL_SECONDS": "120"}
         user = Winlab(env={**winlab.env, "WINLAB_STATE": str(folder / "state"), **stall})
         try:
