@@ -45,7 +45,7 @@ class Winlab:
                 out, err = process.communicate(timeout=timeout)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGABRT)  # it prints where each of its threads is
-                out, err = process.communicate()
+                out, err = process.communicate(timeout=60)  # a program that it started may keep the pipes open
                 pytest.fail(f"{args}: still runs after {timeout:.0f} s\n{out}\n{err}", pytrace=False)
             except BaseException:
                 process.kill()

@@ -127,8 +127,9 @@ def refused(
             own = folder / "own.xml.j2"
             own.write_text(TEMPLATES[name](TEMPLATE.read_text()))
             change = f"workers.template={own}"
-        # 90 s without KVM: longer than Linux, under the stand-in, keeps what it will write. A bootstrap ends by itself
-        stall = {} if name == "firewall" else {"WINLAB_STALL_SECONDS": "60"}
+        # 180 s without KVM: longer than Linux, under the stand-in, keeps what it will write, also on a busy machine. A
+        # bootstrap ends by itself
+        stall = {} if name == "firewall" else {"WINLAB_STALL_SECONDS": "120"}
         user = Winlab(env={**winlab.env, "WINLAB_STATE": str(folder / "state"), **stall})
         try:
             done = user("image", "build", "windows-rehearsal", "--set", change)
