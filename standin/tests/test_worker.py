@@ -425,6 +425,36 @@ def test_recovery(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert manager.state("kubelet") == "stopped", "it was stopped on purpose"
 
 
+def test_wine_is_started_again_where_a_killed_kubelet_left_its_pipe(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each new kubelet ends with the same line, and the node stays NotReady for ever."""
+    restarts: list[bool] = []
+    monkeypatch.setattr(winservices.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(winservices, "write_port", lambda _text: None)
+    worker.up_to("cni")
+    manager, programs = worker.machine.services, worker.programs
+
+    def restart() -> None:
+        restarts.append(True)
+        programs.running.clear()
+
+    monkeypatch.setattr(wine, "restart", restart)
+    log = worker.machine.root / winservices.KUBELET_LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(
+        "x" * winservices.LAST + '"Failed to listen" err="open \\\\.\\pipe\\kubelet-pod-resources: Access denied."\n'
+    )
+    seen = {"containerd": 0, "kubelet": 0}
+    programs.running.discard("kube-log-runner.exe")
+    manager.watch(seen)
+    assert restarts == [True]
+    assert {"containerd.exe", "kube-log-runner.exe"} <= programs.running
+    programs.running.discard("kube-log-runner.exe")
+    manager.watch(seen)
+    assert restarts == [True], "an end for another reason restarts the service only"
+
+
 def test_the_dependency_starts_first(worker: Worker) -> None:
     worker.up_to("cni")
     worker.programs.running.clear()

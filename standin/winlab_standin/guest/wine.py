@@ -142,6 +142,14 @@ def stop() -> None:
         run(["wineserver", "--kill"], env=ENVIRONMENT, check=False, timeout=30)
 
 
+def restart() -> None:
+    """End everything that runs in Wine, and start Wine's server and its service manager again."""
+    READY.unlink(missing_ok=True)
+    run(["wineserver", "--kill"], env=ENVIRONMENT, check=False, timeout=30)
+    run(["wineserver", "--wait"], env=ENVIRONMENT, check=False, timeout=30)
+    start()
+
+
 def wait(limit: float = LIMIT) -> None:
     """Wait until Windows programs can be started.
 

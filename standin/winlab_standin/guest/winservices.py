@@ -32,6 +32,11 @@ NEEDS = {"kubelet": "var/lib/kubelet/config.yaml"}  # see Unit.needs
 # (containerd 2.1.9, plugins/snapshots/windows/cimfs.go)
 SCRATCH = "ProgramData/containerd/root/io.containerd.snapshotter.v1.cimfs"
 SCRATCH_DISKS = ("blank-base.vhdx", "blank.vhdx")
+# A kubelet.exe that was killed may leave its pipe in Wine's server for ever (seen once). Each new one then ends with
+# this line. Windows closes a process's pipes with it
+LEFT_PIPE = re.compile(r"kubelet-pod-resources.*access (is )?denied", re.IGNORECASE)
+KUBELET_LOG = "var/log/kubelet/kubelet.log"
+LAST = 8192  # bytes of a log in which the reason of its program's end is
 SETTLED = 60.0  # seconds in which a new process may still become another program
 
 
@@ -233,9 +238,25 @@ class Manager:
                 write_port(f"setup: service {name} has ended by itself: it is started again in {delay:.0f} s\r\n")
                 time.sleep(delay)
                 try:
+                    if name == "kubelet" and self._left_pipe():
+                        write_port("setup: Wine kept a pipe of kubelet's: everything in Wine is started again\r\n")
+                        wine.restart()
                     self.start(name)
                 except OSError as error:
                     write_port(f"setup: service {name}: {' '.join(str(error).split())}\r\n")
+
+    def _left_pipe(self) -> bool:
+        """Whether kubelet has ended because of a pipe that its predecessor left. Such a log is emptied: the next start
+        answers for itself."""
+        log = self.path.parents[3] / KUBELET_LOG
+        if not log.is_file():
+            return False
+        with log.open("rb+") as stream:
+            stream.seek(max(0, log.stat().st_size - LAST))
+            found = LEFT_PIPE.search(stream.read().decode("utf-8", "replace")) is not None
+            if found:
+                stream.truncate(0)
+        return found
 
     def serve(self) -> None:
         """Start the automatic services, then watch them all for ever."""
