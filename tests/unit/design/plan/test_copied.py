@@ -1,0 +1,38 @@
+"""The plan of a copy is the one that the origin's spec gives for a lab that keeps the origin's identity."""
+
+from __future__ import annotations
+
+import plans
+import pytest
+
+from winlab.design import spec
+from winlab.design.plan import copied, make
+from winlab.errors import UsageError
+
+
+@pytest.mark.parametrize("source", ["1-1-1", "3-2-1", "mixed", "1-0-1"])
+@pytest.mark.parametrize("given", [(), ("network.reach=all",), ("network.reach=labs", "addons.metrics-server={}")])
+def test_it_equals_the_plan_of_a_lab_that_keeps_the_origin_s_identity(source: str, given: tuple[str, ...]) -> None:
+    wanted = spec.load(source, given)
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    own = copied.spec_of(wanted, 7)
+    assert own.network.floating_block == 7
+    assert wanted.network.floating_block is None
+    expected = make.make(own, "two", plans.KVM, plans.stock(own), kept=origin.as_kept())
+    copy = copied.plan_of(origin, "two", 7)
+    assert copy == expected.model_copy(update={"builders": ()})
+    assert copy.digest == expected.digest
+
+
+def test_a_copy_of_a_copy_keeps_what_the_first_one_kept() -> None:
+    wanted = spec.load("1-1-1", ())
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    second = copied.plan_of(copied.plan_of(origin, "two", 7), "three", 8)
+    assert second == copied.plan_of(origin, "three", 8)
+
+
+def test_its_name_must_be_one_for_labs() -> None:
+    wanted = spec.load("1-1-1", ())
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    with pytest.raises(UsageError, match="can't be the name of a lab"):
+        copied.plan_of(origin, "Two", 7)

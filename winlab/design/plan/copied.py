@@ -1,0 +1,71 @@
+"""The plan of a copy of a lab. Pure.
+
+It equals what :func:`winlab.design.plan.make.make` decides for the origin's spec and :meth:`Plan.as_kept`, but needs
+neither the images nor the media that the origin was made from: a copy has the origin's disks. It has no builders.
+"""
+
+from __future__ import annotations
+
+from winlab.design.plan import addresses
+from winlab.design.plan.cluster import API_PORT
+from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.model import NodePlan, Plan, VolumePlan
+from winlab.design.spec.model import Spec
+from winlab.errors import UsageError
+
+
+def spec_of(spec: Spec, block: int) -> Spec:
+    """The origin's spec, with the block of external addresses that the copy has."""
+    network = spec.network.model_copy(update={"floating_block": block})
+    return spec.model_copy(update={"network": network})
+
+
+def plan_of(origin: Plan, lab: str, block: int) -> Plan:
+    """The plan of a copy of *origin* under another name, with its external addresses in *block*.
+
+    :raises UsageError: its name can't be a lab's, or the block is outside the external network.
+    """
+    check_lab_name(lab)
+    if origin.joins:
+        raise UsageError(
+            f"The lab '{origin.lab}' can't be copied: its nodes joined an external cluster.",
+            why="A copy's nodes would be in the same cluster under the same names.",
+            cure="Copy a lab with a cluster of its own.",
+        )
+    router, *floating = addresses.external_block(origin.network.external_cidr, lab, len(origin.nodes) + 1, block)
+    nodes = tuple(_node(node, origin.lab, lab, at) for node, at in zip(origin.nodes, floating, strict=True))
+    reach = origin.network.reach
+    network = origin.network.model_copy(
+        update={
+            "switch": f"winlab-{lab}",
+            "router": f"winlab-{lab}-router",
+            "router_external": router,
+            "router_external_mac": addresses.router_mac(lab, reach),
+        }
+    )
+    cluster = origin.kubernetes
+    if cluster is not None:
+        controllers = [node for node in nodes if node.role == "controller"]
+        outer = router if len(controllers) > 1 else controllers[0].floating
+        cluster = cluster.model_copy(update={"external": f"{outer}:{API_PORT}"})
+    own = {"lab": lab, "network": network, "kubernetes": cluster, "nodes": nodes, "kept": origin.as_kept()}
+    return origin.model_copy(update={**own, "builders": ()})
+
+
+def _node(node: NodePlan, origin: str, lab: str, floating: str) -> NodePlan:
+    def renamed(volume: VolumePlan) -> VolumePlan:
+        if volume.role == "base":
+            return volume
+        return volume.model_copy(
+            update={"name": volume.name.replace(f"{origin}.{node.name}.", f"{lab}.{node.name}.", 1)}
+        )
+
+    return node.model_copy(
+        update={
+            "domain": addresses.domain(lab, node.name),
+            "uuid": addresses.make_uuid(lab, node.name),
+            "port": addresses.make_uuid(lab, node.name, "port"),
+            "floating": floating,
+            "volumes": tuple(renamed(volume) for volume in node.volumes),
+        }
+    )
