@@ -1,0 +1,87 @@
+"""Domains and their memory: saved while they stay, and restored.
+
+A domain is saved by an external snapshot, not by ``virDomainSave``: the guest keeps running in the same process, and
+its disks continue in overlays. libvirt writes the memory in the format of its save images, with the domain's XML as it
+is for the next start. Source: libvirt's snapshot format, and qemuSnapshotCreateActiveExternal in qemu_snapshot.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import libvirt
+from lxml import etree
+from lxml.builder import E as X
+
+from winlab.adapters.vm.connection import Connection, answering, explained
+from winlab.adapters.vm.domains import Named, get
+
+FLAGS = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
+FULL = "Free some space: 'winlab prune' and 'winlab snapshot delete' help. The lab was not changed."
+
+
+def save(conn: Connection, machine: Named, image: Path, overlays: Mapping[str, Path]) -> None:
+    """Write the memory and the devices of a domain to an image. Its disks continue in new overlays, now and later.
+
+    The domain is paused meanwhile. If libvirt fails, the disks are as before, and the domain runs if it did.
+
+    :param image: where, on the hypervisor.
+    :param overlays: the file of each disk's overlay by its target; libvirt makes them. Other drives stay as they are.
+    :raises WinlabError: libvirt refuses, as when there is no space.
+    """
+    domain = get(conn, machine)
+    with explained(f"'{machine.domain}' can't be saved.", FULL):
+        root = etree.fromstring(domain.XMLDesc(0).encode())
+        targets = [str(one.get("dev")) for one in root.findall("devices/disk/target")]
+        domain.snapshotCreateXML(_snapshot(targets, overlays, image), FLAGS)
+
+
+def _snapshot(targets: Iterable[str], overlays: Mapping[str, Path], image: Path) -> str:
+    disks = X.disks()
+    for target in targets:
+        if target in overlays:
+            file = X.source(file=str(overlays[target]))
+            disks.append(X.disk(X.driver(type="qcow2"), file, name=target, snapshot="external", type="file"))
+        else:
+            disks.append(X.disk(name=target, snapshot="no"))
+    made = X.domainsnapshot(X.memory(snapshot="external", file=str(image)), disks)
+    return str(etree.tostring(made, encoding="unicode"))
+
+
+def restore(conn: Connection, machine: Named, image: Path) -> None:
+    """Start a defined domain from a save image, and let its guest run.
+
+    :param image: on the hypervisor; its XML has the domain's name and UUID.
+    :raises WinlabError: libvirt or QEMU refuses.
+    """
+    with explained(
+        f"'{machine.domain}' can't be restored.",
+        "Run the same command again; 'winlab doctor' says whether the host is ready for copies.",
+        evidence=f"/var/log/libvirt/qemu/{machine.domain}.log",
+    ):
+        conn.restoreFlags(str(image), None, libvirt.VIR_DOMAIN_SAVE_RUNNING)
+
+
+def define(conn: Connection, machine: Named, xml: str) -> str:
+    """Define a domain, or redefine it for its next start; returns the definition as libvirt has completed it.
+
+    :raises WinlabError: libvirt refuses.
+    """
+    with explained(f"The domain '{machine.domain}' can't be defined."):
+        domain = conn.defineXML(xml)
+        return _definition(domain)
+
+
+@answering()
+def definition(conn: Connection, machine: Named) -> str:
+    """The domain's definition with its secrets, as a save image has it. Never to be printed or logged.
+
+    :raises NotFoundError: there is no such domain.
+    """
+    return _definition(get(conn, machine))
+
+
+def _definition(domain: libvirt.virDomain) -> str:
+    flags = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE | libvirt.VIR_DOMAIN_XML_MIGRATABLE
+    return str(domain.XMLDesc(flags))

@@ -1,0 +1,233 @@
+"""Records of snapshots: what a snapshot can't keep in the storage pool.
+
+::
+
+    <state>/snapshots/<lab>@<name>.json     0600  the plan, the spec and the credentials of the lab at that time
+
+The record is written last, when the snapshot's volumes are complete, and deleted first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
+
+from winlab import files, settings
+from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.model import Plan
+from winlab.design.spec.model import Spec
+from winlab.errors import AccessError, NotFoundError, UsageError, WinlabError
+from winlab.lab_folder import CURE, changing
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
+SUFFIX = ".json"
+
+
+class Id(NamedTuple):
+    """A snapshot's lab and its own name. People write ``lab@name``."""
+
+    lab: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.lab}@{self.name}"
+
+    @classmethod
+    def parse(cls, text: str, lab: str) -> Id:
+        """Read ``LAB@NAME``, or ``NAME`` for a snapshot of *lab*.
+
+        :raises UsageError: it can't be a snapshot's.
+        """
+        origin, at, name = text.rpartition("@")
+        return cls(origin if at else lab, check_name(name))
+
+
+def check_name(name: str) -> str:
+    """Return *name* if it can be a snapshot's.
+
+    :raises UsageError: it can't.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"'{name}' can't be the name of a snapshot.",
+            cure="Use 1 to 32 lower-case letters, digits and hyphens, beginning with a letter: 'ready', 'cni-2'.",
+        )
+    return name
+
+
+class Drive(BaseModel):
+    """What is in a drive of a saved machine.
+
+    :param kind: ``disk``: the guest writes to it, and the snapshot's volume is an overlay on the frozen disk.
+        ``own``: a CD or seed of the lab alone, of which the snapshot has a copy. ``shared``: a CD that labs share; the
+        snapshot's volume is an overlay that shows that it is in use.
+    :param what: the end of the volume's name in a lab: ``disk.qcow2``.
+    :param volume: the snapshot's volume.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal["disk", "own", "shared"]
+    what: str
+    volume: str
+
+
+class SavedNode(BaseModel):
+    """A machine in a snapshot: its drives by target, and whether its memory was saved."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    drives: dict[str, Drive]
+    memory_mib: int
+
+
+class Emulator(BaseModel):
+    """What memory can be restored with: it depends on all of this."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    accelerator: str
+    version: str
+    cpu: str  # a digest of the host's processor, as libvirt describes it; empty for an emulated one
+
+
+class Snapshot(BaseModel):
+    """A lab at one instant.
+
+    :param memory: whether its machines ran: their memory was saved.
+    :param paused: for how many seconds they were paused.
+    :param automatic: ``winlab clone`` made it, and nothing but its copies needs it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    version: Literal[1] = 1
+    lab: str
+    name: str
+    made: datetime
+    made_by: str
+    memory: bool
+    paused: float
+    automatic: bool = False
+    emulator: Emulator
+    nodes: dict[str, SavedNode]
+    plan: Plan
+    spec: Spec
+    roots: tuple[Path, ...]
+    credentials: Credentials
+    kubeconfig: str | None
+    kubectl: Path | None
+
+    @field_serializer("spec")
+    def _given(self, spec: Spec) -> dict[str, Any]:
+        # only what was set: a pool refuses fields of another system's pools, even with their default values
+        return spec.model_dump(mode="json", exclude_unset=True)
+
+    @property
+    def id(self) -> Id:
+        """Its lab and its name."""
+        return Id(self.lab, self.name)
+
+    def restored_spec(self) -> Spec:
+        """The spec, with its roots."""
+        return self.spec.within(self.roots)
+
+
+def _folder() -> Path:
+    return settings.state_dir() / "snapshots"
+
+
+def path_of(which: Id) -> Path:
+    """The file of a snapshot's record."""
+    return _folder() / f"{which}{SUFFIX}"
+
+
+def write(snapshot: Snapshot) -> None:
+    """Record a snapshot, for its owner alone.
+
+    :raises WinlabError: the record can't be written.
+    """
+    path = path_of(snapshot.id)
+    with changing(path):
+        files.make_parents(path)
+        path.parent.chmod(0o700)
+        files.write_atomic(path, snapshot.model_dump_json(indent=1, by_alias=True) + "\n", mode=0o600, durable=True)
+
+
+def forget(which: Id) -> bool:
+    """Delete a snapshot's record; returns whether there was one.
+
+    :raises AccessError: it can't be deleted.
+    """
+    path = path_of(which)
+    with changing(path):
+        there = path.exists()
+        path.unlink(missing_ok=True)
+    return there
+
+
+def read(which: Id) -> Snapshot:
+    """A snapshot's record.
+
+    :raises NotFoundError: this account has no such snapshot.
+    :raises AccessError: the record can't be read.
+    :raises WinlabError: it is damaged, or of another version of winlab.
+    """
+    path = path_of(which)
+    try:
+        return parsed(path.read_bytes(), str(path))
+    except FileNotFoundError as error:
+        others = ", ".join(str(one) for one in ids() if one.lab == which.lab)
+        raise NotFoundError(
+            f"There is no snapshot '{which}'.",
+            why=f"The lab has: {others}." if others else f"This account has no snapshot of the lab '{which.lab}'.",
+            cure=f"'winlab snapshot save {which.name} --lab {which.lab}' makes it; 'winlab snapshot list' shows all.",
+        ) from error
+    except OSError as error:
+        raise AccessError(
+            f"The record of the snapshot '{which}' can't be read.", why=str(error), cure=CURE, causes=[error]
+        ) from error
+
+
+def parsed(content: bytes, where: str) -> Snapshot:
+    """A record's content.
+
+    :raises WinlabError: it is damaged, or of another version of winlab.
+    """
+    try:
+        return Snapshot.model_validate_json(content)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        raise WinlabError(
+            "The record of a snapshot is damaged, or of another version of winlab.",
+            why=f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
+            cure="Delete the snapshot with 'winlab snapshot delete', and save the lab again.",
+            evidence=where,
+        ) from error
+
+
+def ids() -> list[Id]:
+    """The snapshots of this account, sorted.
+
+    :raises AccessError: their folder can't be read.
+    """
+    return sorted(_found())
+
+
+def _found() -> Iterator[Id]:
+    folder = _folder()
+    try:
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    except OSError as error:
+        raise AccessError(f"'{folder}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error
+    for name in names:
+        lab, at, rest = name.removesuffix(SUFFIX).rpartition("@")
+        if at and name.endswith(SUFFIX):
+            with suppress(UsageError):
+                yield Id(lab, check_name(rest))
