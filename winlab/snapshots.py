@@ -38,6 +38,10 @@ class Id(NamedTuple):
     def __str__(self) -> str:
         return f"{self.lab}@{self.name}"
 
+    def volume(self, node: str, what: str) -> str:
+        """The name of a volume of the snapshot."""
+        return f"{self}.{node}.{what}"
+
     @classmethod
     def parse(cls, text: str, lab: str) -> Id:
         """Read ``LAB@NAME``, or ``NAME`` for a snapshot of *lab*.
@@ -79,12 +83,18 @@ class Drive(BaseModel):
 
 
 class SavedNode(BaseModel):
-    """A machine in a snapshot: its drives by target, and whether its memory was saved."""
+    """A machine in a snapshot.
+
+    :param drives: by target.
+    :param split: whether the memory is a volume of its own, so that copies can share it. Otherwise the save image is
+        whole. None: no memory was saved.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     drives: dict[str, Drive]
     memory_mib: int
+    split: bool | None
 
 
 class Emulator(BaseModel):
@@ -102,6 +112,7 @@ class Snapshot(BaseModel):
 
     :param memory: whether its machines ran: their memory was saved.
     :param paused: for how many seconds they were paused.
+    :param routes: to pod networks on the lab's router: network to next hop.
     :param automatic: ``winlab clone`` made it, and nothing but its copies needs it.
     """
 
@@ -117,6 +128,7 @@ class Snapshot(BaseModel):
     automatic: bool = False
     emulator: Emulator
     nodes: dict[str, SavedNode]
+    routes: dict[str, str]
     plan: Plan
     spec: Spec
     roots: tuple[Path, ...]
@@ -128,6 +140,10 @@ class Snapshot(BaseModel):
     def _given(self, spec: Spec) -> dict[str, Any]:
         # only what was set: a pool refuses fields of another system's pools, even with their default values
         return spec.model_dump(mode="json", exclude_unset=True)
+
+    def volume(self, node: str, what: str) -> str:
+        """The name of a volume of the snapshot: *what* is ``memory`` or ``state``."""
+        return self.id.volume(node, what)
 
     @property
     def id(self) -> Id:

@@ -77,6 +77,11 @@ SUSPENDED = Kind("suspended", _node("suspend"))
 ANSWERING = Kind("answering", _node("log in to"))  # a verified login, and the clock set to the host's
 READY_AGAIN = Kind("ready-again", _node("ready again"))  # by a report from after the start
 
+# A snapshot
+SAVED = Kind("saved", _thing("save"))  # of=its name: its machines' memory is written, their disks are frozen
+STORED = Kind("stored", _node("store"))  # of=its name: the volumes of one machine are as copies need them
+RESTORED = Kind("restored", _node("restore"))  # the machine runs as it was in the snapshot
+
 # A golden image
 SEALED = Kind("sealed", _node("seal"))
 REMOVED = Kind("removed", _node("remove"))

@@ -123,7 +123,7 @@ class StoragePool:
         :raises WinlabError: it can't be read.
         """
         size, sent, digest = max(1, self._physical(name)), 0, hashlib.sha256()
-        with closing(self._chunks(name)) as chunks:
+        with closing(self.chunks(name)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)
                 sent += len(chunk)
@@ -169,6 +169,64 @@ class StoragePool:
                 cure="Run the same command again; it uploads the image anew.",
             )
 
+    def create_overlay(self, name: str, backing: str) -> None:
+        """Make a qcow2 volume over another one that nothing will write to. An existing one of that name is replaced.
+
+        :raises NotFoundError: there is no volume *backing*.
+        """
+        xml = _volume_xml(name, "qcow2", self.capacity(backing))
+        kind = "qcow2" if backing.endswith(".qcow2") else "raw"
+        xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
+        self._create(name, xml)
+
+    def copy(self, name: str, source: str) -> None:
+        """Make a volume with the content of another one, which stays. An existing one of that name is replaced.
+
+        :raises NotFoundError: there is no volume *source*.
+        """
+        kind = "qcow2" if source.endswith(".qcow2") else "raw"
+        xml = etree.tostring(_volume_xml(name, kind, self.capacity(source)), encoding="unicode")
+        with _pool_lock:
+            origin = self._get(source)
+            self.delete(name)
+            try:
+                self._pool.createXMLFrom(xml, origin, 0)
+            except libvirt.libvirtError as error:
+                raise _no_volume(name, error) from error
+
+    @contextmanager
+    def filling(self, name: str, capacity: int) -> Iterator[Callable[[int, bytes], None]]:
+        """Make a sparse raw volume, and fill it in a with-block. An existing one of that name is replaced.
+
+        Yields a function that takes an offset and bytes, in ascending order; what is left out is zero. If the block
+        fails, nothing is left of the volume.
+
+        :param capacity: the volume's size, in bytes.
+        """
+        volume, stream, at = self._create(name, _volume_xml(name, "raw", capacity)), self._conn.newStream(0), 0
+
+        def put(offset: int, content: bytes) -> None:
+            nonlocal at
+            if offset > at:
+                stream.sendHole(offset - at, 0)
+            view = memoryview(content)
+            while view:
+                view = view[stream.send(view.tobytes() if len(view) < CHUNK else bytes(view[:CHUNK])) :]
+            at = offset + len(content)
+
+        with explained(f"The volume '{name}' can't be written."):
+            try:
+                volume.upload(stream, 0, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+                yield put
+                if at < capacity:
+                    stream.sendHole(capacity - at, 0)
+                stream.finish()
+            except BaseException:
+                with suppress(libvirt.libvirtError):  # the connection may be lost
+                    stream.abort()
+                self.delete(name)
+                raise
+
     def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
         """Delete a base volume with its marker and claim, unless it is in use; returns whether it was deleted.
 
@@ -181,7 +239,7 @@ class StoragePool:
             used = is_used()
         finally:
             if used and was_complete:
-                self._write(name + MARKER, marker)
+                self.write(name + MARKER, marker)
         if used:
             return False
         self.delete(name)
@@ -236,12 +294,12 @@ class StoragePool:
                     self.delete(name)
                     raise
                 flush()  # a power cut must not leave a marker of a volume that has holes
-                self._write(name + MARKER, _marker(size, digest))
+                self.write(name + MARKER, _marker(size, digest))
 
     def mark(self, name: str, sha256: str) -> None:
         """Give a base volume its marker again: its whole content has this digest."""
         flush()
-        self._write(name + MARKER, _marker(self._physical(name), sha256))
+        self.write(name + MARKER, _marker(self._physical(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Write a base volume again whose content was lost or has changed.
@@ -255,11 +313,11 @@ class StoragePool:
         while True:
             with self._claimed(name, tell) as mine:
                 if mine:
-                    self._write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
+                    self.write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
                     volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
                     size, digest = self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
                     flush()
-                    self._write(name + MARKER, _marker(size, digest))
+                    self.write(name + MARKER, _marker(size, digest))
                     return
 
     @contextmanager
@@ -343,8 +401,8 @@ class StoragePool:
         self.refresh()
         return sent, digest.hexdigest()
 
-    def _write(self, name: str, content: bytes) -> None:
-        """Make a small volume with this content."""
+    def write(self, name: str, content: bytes) -> None:
+        """Make a volume with this content. An existing one of that name is replaced."""
         volume = self._create(name, _volume_xml(name, "raw", len(content)))
         if content:
             self._send(name, volume, len(content), [content])
@@ -390,7 +448,7 @@ class StoragePool:
         """
         self.refresh()
         size = self.allocation(name)  # approximately; only for the progress
-        with target.open("wb") as file, closing(self._chunks(name)) as chunks:
+        with target.open("wb") as file, closing(self.chunks(name)) as chunks:
             for chunk in chunks:
                 file.write(chunk)
                 tell(min(1.0, file.tell() / max(1, size)))
@@ -400,10 +458,10 @@ class StoragePool:
 
         :raises WinlabError: it can't be read.
         """
-        with source.open("rb") as file, closing(self._chunks(name)) as chunks:
+        with source.open("rb") as file, closing(self.chunks(name)) as chunks:
             return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
 
-    def _chunks(self, name: str) -> Generator[bytes, None, None]:
+    def chunks(self, name: str) -> Generator[bytes, None, None]:
         """The whole content of a volume in pieces; aborted if the caller stops."""
         volume = self._get(name)
         stream = self._conn.newStream(0)

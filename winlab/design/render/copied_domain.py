@@ -31,6 +31,22 @@ def drives(saved: str) -> dict[str, str]:
     return found
 
 
+def redirected(definition: str, files: Mapping[str, Path]) -> str:
+    """A definition whose drives have other files, by target."""
+    root = etree.fromstring(definition.encode())
+    _redirect(root, files)
+    return str(etree.tostring(root, encoding="unicode"))
+
+
+def _redirect(root: etree._Element, files: Mapping[str, Path]) -> None:
+    for disk in root.findall("devices/disk"):
+        for backing in disk.findall("backingStore"):
+            disk.remove(backing)
+        source, target = disk.find("source"), str(disk.find("target").get("dev"))
+        if source is not None and target in files:
+            source.set("file", str(files[target]))
+
+
 def domain_xml(
     saved: str, plan: Plan, node: NodePlan, *, files: Mapping[str, Path], pool: Path, vnc_password: str, uid: int
 ) -> str:
@@ -54,12 +70,7 @@ def domain_xml(
     nvram = root.find("os/nvram")
     if nvram is not None:
         nvram.text = None  # libvirt chooses the file by the domain's name, and makes it from the template
-    for disk in root.findall("devices/disk"):
-        for backing in disk.findall("backingStore"):
-            disk.remove(backing)
-        source, target = disk.find("source"), str(disk.find("target").get("dev"))
-        if source is not None and target in files:
-            source.set("file", str(files[target]))
+    _redirect(root, files)
     for interface in root.findall("devices/interface"):
         for parameters in interface.findall("virtualport/parameters"):
             parameters.set("interfaceid", node.port)

@@ -1,0 +1,254 @@
+"""Save a lab: all its machines at one instant, with their memory if they run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from winlab import snapshots
+from winlab.adapters.kube import kubeconfig
+from winlab.adapters.vm import disks, domains, first_boot
+from winlab.adapters.vm import snapshots as machines
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.render import copied_domain
+from winlab.engine.step import Load, Step
+from winlab.errors import ConflictError, GuestError, HostError, WinlabError
+from winlab.events import Listener, Progress
+from winlab.operations import faults, recorded
+from winlab.operations.carry_out import Job, Underway, carry_out
+from winlab.operations.snapshot import compatible, contents, memory, remains
+from winlab.site import Site
+from winlab.snapshots import Drive, Id, SavedNode, Snapshot
+from winlab.steps.power import answer
+from winlab.steps.power.subject import Subject
+from winlab.steps.states import SAVED, STORED
+from winlab.threads import Threads
+from winlab.version import VERSION
+
+
+def save(which: Id, site: Site, tell: Listener, *, disks_only: bool = False, automatic: bool = False) -> Snapshot:
+    """Save a lab. Its machines are paused for some seconds, and continue.
+
+    :param disks_only: the lab is off, and only its disks are saved.
+    :param automatic: nothing but copies needs the snapshot.
+    :raises ConflictError: there is a snapshot of this name; or the lab is in no state to be saved. Nothing was touched.
+    :raises HostError: there is not enough space. Nothing was touched.
+    :raises WinlabError: it could not be saved. The lab is as before.
+    """
+
+    def work(under: Underway) -> Snapshot:
+        return _Saving(which, under, disks_only=disks_only, automatic=automatic).run()
+
+    return carry_out(Job(which.lab, work, must_exist=True, storage=True), site, tell)
+
+
+@dataclass
+class _Saving:
+    """A save that is under way."""
+
+    which: Id
+    under: Underway
+    disks_only: bool
+    automatic: bool
+    paused: float = 0.0
+    nodes: dict[str, SavedNode] = field(default_factory=dict)
+
+    def run(self) -> Snapshot:
+        under, which = self.under, self.which
+        if which in snapshots.ids():
+            raise ConflictError(
+                f"There is already a snapshot '{which}'.",
+                cure=f"Choose another name, or delete it first: 'winlab snapshot delete {which}'.",
+            )
+        remains.discard(which, under.hypervisors)
+        held = recorded.read(under.folder)
+        recorded.refuse_unfinished(under.folder)
+        self._require_savable(held.plan)
+        drives = {node.name: self._drives(node) for node in held.plan.nodes}
+        try:
+            under.run(self._steps(held.plan, drives), "snapshot save")
+            made = Snapshot(
+                lab=which.lab,
+                name=which.name,
+                made=datetime.now(UTC),
+                made_by=VERSION,
+                memory=not self.disks_only,
+                paused=round(self.paused, 2),
+                automatic=self.automatic,
+                emulator=compatible.emulator(under.hypervisors),
+                nodes=self.nodes,
+                routes=self._routes(),
+                plan=held.plan,
+                spec=held.restored_spec(),
+                roots=held.roots,
+                credentials=under.folder.credentials(),
+                kubeconfig=kubeconfig.read(under.folder) if under.folder.has(under.folder.kubeconfig) else None,
+                kubectl=under.folder.kubectl.resolve() if under.folder.has(under.folder.kubectl) else None,
+            )
+            snapshots.write(made)
+        except BaseException:
+            with suppress(WinlabError):
+                remains.discard(which, under.hypervisors)
+            raise
+        return made
+
+    def _require_savable(self, plan: Plan) -> None:
+        """Check the state of the lab.
+
+        :raises ConflictError: it has faults, nodes that booted only partly, or nodes in an external cluster.
+        :raises GuestError: its machines do not all run, or, for disks alone, are not all off.
+        :raises HostError: there is not enough space.
+        """
+        hosts, lab = self.under.hypervisors, self.which.lab
+        if plan.joins:
+            raise ConflictError(
+                f"The lab '{lab}' can't be saved: its nodes joined an external cluster.",
+                why="A cluster whose nodes return to an earlier state, or exist twice, is damaged.",
+                cure="Save a lab with a cluster of its own.",
+            )
+        if active := faults.active(lab, self.under.site):
+            raise ConflictError(
+                f"The lab '{lab}' has faults on purpose: {', '.join(one.label for one in active)}.",
+                cure=f"End them with 'winlab fault clear --lab {lab}', then save it.",
+            )
+        states = {node.name: domains.state(hosts.on(node).conn, node) for node in plan.nodes}
+        wanted = "off" if self.disks_only else "running"
+        if wrong := {name: state for name, state in states.items() if state != wanted}:
+            said = ", ".join(f"{name} is {state}" for name, state in wrong.items())
+            cure = (
+                f"Stop it with 'winlab stop --lab {lab}'; or leave out --disks-only, which saves the running lab."
+                if self.disks_only
+                else f"Start it with 'winlab start --lab {lab}'; a lab that is off is saved with --disks-only."
+            )
+            raise GuestError(f"The lab '{lab}' can't be saved: {said}.", cure=cure)
+        if booting := [node.name for node in plan.nodes if first_boot.is_marked(hosts.on(node).conn, node)]:
+            raise ConflictError(
+                f"The lab '{lab}' can't be saved: {', '.join(booting)} did not complete the first boot.",
+                cure="Run the lab's create command again, then save it.",
+            )
+        if not self.disks_only:
+            self._require_space(plan)
+
+    def _require_space(self, plan: Plan) -> None:
+        """Check the pool's space. The memory is written twice at most: as libvirt writes it, and as it is kept.
+
+        :raises HostError: it is not enough.
+        """
+        for host in self.under.hypervisors:
+            need = 2 * sum(node.memory_mib for node in plan.nodes if node.hypervisor == host.name) << 20
+            if need > (free := host.pool.free()):
+                raise HostError(
+                    f"The lab '{self.which.lab}' can't be saved: the pool has {free >> 20} MiB free.",
+                    why=f"Its machines have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
+                    cure="Free some space: 'winlab prune' removes what no lab needs, 'winlab snapshot list' shows what "
+                    "snapshots take.",
+                )
+
+    def _drives(self, node: NodePlan) -> dict[str, Drive]:
+        host = self.under.hypervisors.on(node)
+        return contents.drives(self.which, host, node, machines.definition(host.conn, node))
+
+    def _routes(self) -> dict[str, str]:
+        with self.under.site.overlay() as northbound:
+            return northbound.pod_routes(self.which.lab)
+
+    def _steps(self, plan: Plan, drives: dict[str, dict[str, Drive]]) -> Sequence[Step]:
+        lab = self.which.lab
+
+        def never() -> bool:
+            return False  # an interrupted save starts over
+
+        def freeze(progress: Progress) -> None:
+            progress.say("CDs and seeds")
+            for node in plan.nodes:
+                contents.keep_shared(self.under.hypervisors.on(node), drives[node.name])
+            self._freeze(plan, drives, progress)
+
+        saved = SAVED(lab, of=self.which.name)
+        steps = [Step(saved, freeze, never, usual=10)]
+        for node in plan.nodes:
+            store = self._storing(node, drives[node.name])
+            steps.append(
+                Step(STORED(lab, node.name, of=self.which.name), store, never, [saved], usual=5, load=Load.POOL)
+            )
+        if self.disks_only:
+            return steps
+        standing = self.under.lab
+        for machine in standing.machines():
+            clock = answer.step(Subject(standing, machine))  # it stood still for the length of the pause
+            after = [STORED(lab, machine.tag.node, of=self.which.name)]
+            steps.append(Step(clock.reaches, clock.run, clock.done, after, usual=2))
+        return steps
+
+    def _freeze(self, plan: Plan, drives: dict[str, dict[str, Drive]], progress: Progress) -> None:
+        """Save the machines, and let their disks continue in overlays. All of them are at the same instant."""
+        overlays: dict[str, dict[str, str]] = {}
+        for node in plan.nodes:
+            host = self.under.hypervisors.on(node)
+            written = {target: drive for target, drive in drives[node.name].items() if drive.kind == "disk"}
+            overlays[node.name] = {
+                target: disks.next_free(host.pool, f"{plan.lab}.{drive.what}") for target, drive in written.items()
+            }
+        if self.disks_only:
+            for node in plan.nodes:
+                self._redirect(node, overlays[node.name])
+            return
+
+        def save_one(node: NodePlan) -> None:
+            host = self.under.hypervisors.on(node)
+            pool = host.pool.folder
+            files = {target: pool / name for target, name in overlays[node.name].items()}
+            machines.save(host.conn, node, pool / self.which.volume(node.name, "save"), files)
+
+        begun = time.monotonic()
+        try:
+            _each(plan.nodes, lambda node: domains.suspend(self.under.hypervisors.on(node).conn, node))
+            progress.say(f"the memory of {len(plan.nodes)} machines, which are paused")
+            _each(plan.nodes, save_one)
+        finally:
+            _each(plan.nodes, lambda node: domains.resume(self.under.hypervisors.on(node).conn, node))
+            self.paused = time.monotonic() - begun
+        for host in self.under.hypervisors:
+            host.pool.refresh()  # libvirt made the overlays and images beside its list of volumes
+
+    def _redirect(self, node: NodePlan, overlays: dict[str, str]) -> None:
+        """Let the disks of a machine that is off continue in overlays."""
+        host = self.under.hypervisors.on(node)
+        definition = machines.definition(host.conn, node)
+        frozen = copied_domain.drives(definition)
+        for target, name in overlays.items():
+            host.pool.create_overlay(name, Path(frozen[target]).name)
+        files = {target: host.pool.path(name) for target, name in overlays.items()}
+        machines.define(host.conn, node, copied_domain.redirected(definition, files))
+
+    def _storing(self, node: NodePlan, drives: dict[str, Drive]) -> Callable[[Progress], None]:
+        """Keep the frozen disks of a node, and its memory as copies need it."""
+
+        def work(progress: Progress) -> None:
+            host = self.under.hypervisors.on(node)
+            files = copied_domain.drives(machines.definition(host.conn, node))
+            for target, drive in drives.items():
+                if drive.kind == "disk":
+                    frozen = host.pool.backing(Path(files[target]).name)
+                    assert frozen is not None
+                    host.pool.create_overlay(drive.volume, frozen.name)
+            split = None
+            if self.disks_only:
+                host.pool.write(self.which.volume(node.name, "xml"), definition.encode())
+            else:
+                split = memory.store(host.pool, self.which, node, progress)
+            self.nodes[node.name] = SavedNode(drives=drives, memory_mib=node.memory_mib, split=split)
+
+        return work
+
+
+def _each(nodes: Sequence[NodePlan], work: Callable[[NodePlan], None]) -> None:
+    """Do the same to several machines at the same time; raises the first error after all have ended."""
+    with Threads(len(nodes)) as pool:
+        done = [pool.submit(work, node) for node in nodes]
+    for future in done:
+        future.result()
