@@ -27,17 +27,19 @@ def require_for(
     plan: Plan,
     hosts: Hypervisors,
     amendment: Amendment = Amendment(),  # noqa: B008 - frozen
+    share: float = 1.0,
 ) -> None:
     """Check that the plan's machines that are not yet started can be started.
 
     :param amendment: what changes in an existing lab: machines that are restarted or removed.
+    :param share: how much of their memory the machines take: copies share what they don't change.
     :raises HostError: there is not enough memory.
     """
     for host in hosts:
         nodes = [node for node in plan.nodes if node.hypervisor == host.name]
         started = {machine.uuid for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
         changed = [node for node in amendment.restarted if node in nodes]
-        needed = sum(node.memory_mib for node in nodes if node.uuid not in started)
+        needed = int(share * sum(node.memory_mib for node in nodes if node.uuid not in started))
         needed += sum(node.memory_mib for node in changed) - _taken(host, changed, started)
         freed = _taken(host, [one for name, one in amendment.removed.items() if name not in amendment.rebuilt], started)
         cure = "Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=..."

@@ -71,6 +71,21 @@ def identity(admin: str, node: str, distribution: Distribution = known.DEFAULT) 
     return credentials
 
 
+def own_identity(own: str) -> Identity:
+    """What a kubeconfig that winlab wrote for a lab's own cluster contains.
+
+    :raises UsageError: it is damaged.
+    """
+    try:
+        whole = _mapping(documents.from_yaml(own), TOP, "it")
+        (cluster,), (user,) = (_rows(whole, key) for key in ("clusters", "users"))
+        cluster = _mapping(cluster.get("cluster"), CLUSTER, "its cluster")
+        user = _mapping(user.get("user"), USER, "its user")
+        return Identity(_pem(cluster, CA), _pem(user, CERTIFICATE), _pem(user, KEY))
+    except (ValueError, UsageError, RecursionError, yaml.YAMLError) as error:
+        raise UsageError("The kubeconfig of the lab is damaged.", why=str(error) or type(error).__name__) from error
+
+
 def harmless(own: str, lab: str) -> str:
     """A lab's kubeconfig, unless it has something that acts, which does not belong in the user's file.
 

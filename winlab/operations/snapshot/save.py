@@ -230,7 +230,8 @@ class _Saving:
 
         def work(progress: Progress) -> None:
             host = self.under.hypervisors.on(node)
-            files = copied_domain.drives(machines.definition(host.conn, node))
+            definition = machines.definition(host.conn, node)
+            files = copied_domain.drives(definition)
             for target, drive in drives.items():
                 if drive.kind == "disk":
                     frozen = host.pool.backing(Path(files[target]).name)

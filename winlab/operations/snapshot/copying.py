@@ -1,0 +1,280 @@
+"""Make machines from a snapshot: the lab itself, put back to it, or a copy under another name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from winlab import account, snapshots
+from winlab.adapters import traces
+from winlab.adapters.kube import kubeconfig, reduced
+from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import snapshots as machines
+from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.design.plan import addresses, copied, tags, volume_names
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.stock import Stock
+from winlab.design.render import copied_domain
+from winlab.design.render.topology import topology
+from winlab.engine.durations import Forecast
+from winlab.engine.run import Run
+from winlab.engine.step import Step
+from winlab.errors import ConflictError, HostError, NotFoundError
+from winlab.events import Listener, Note, Progress
+from winlab.host import memory_hook
+from winlab.lab_folder import LabFolder
+from winlab.operations import look, recorded, room
+from winlab.operations.carry_out import Job, Underway, carry_out
+from winlab.operations.planning import Proposal
+from winlab.operations.snapshot import compatible, memory
+from winlab.site import Site
+from winlab.snapshots import Id, Snapshot
+from winlab.steps import foundation
+from winlab.steps.power import answer, ready
+from winlab.steps.power.subject import Subject
+from winlab.steps.states import ANSWERING, NETWORK, RESTORED
+
+SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
+COPYING = "copying"  # a file in the lab's folder: its machines are being made from the snapshot that it names
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A lab that was made from a snapshot.
+
+    :param resumed: seconds until all machines ran; 0 if only their disks were saved: they are off.
+    :param ready: seconds until all nodes answered and were Ready.
+    :param shared: whether the machines share the snapshot's memory, copy on write.
+    """
+
+    lab: str
+    snapshot: Id
+    resumed: float
+    ready: float
+    shared: bool
+
+
+def reset(which: Id, site: Site, tell: Listener) -> Copied:
+    """Put a lab back to one of its snapshots. What it did since is lost.
+
+    :raises NotFoundError: there is no such snapshot or lab. Nothing was touched.
+    :raises ConflictError: the memory can't be restored here. Nothing was touched.
+    """
+
+    def work(under: Underway) -> Copied:
+        snapshot = snapshots.read(which)
+        return _Copying(snapshot, snapshot.plan, under).run()
+
+    return carry_out(Job(which.lab, work, must_exist=True, storage=True), site, tell)
+
+
+def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
+    """Make a copy of a lab, beside it, as it was when a snapshot was taken.
+
+    :raises NotFoundError: there is no such snapshot. Nothing was touched.
+    :raises ConflictError: there is a lab of that name, or the memory can't be restored here. Nothing was touched.
+    """
+
+    def work(under: Underway) -> Copied:
+        snapshot = snapshots.read(which)
+        if _underway(under.folder) is None and _exists(under):
+            raise ConflictError(
+                f"There is already a lab '{lab}'.",
+                cure=f"Choose another name; or 'winlab reset {which}' puts the lab itself back."
+                if lab == which.lab
+                else f"Choose another name, or run 'winlab destroy --lab {lab}' first.",
+            )
+        plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
+        return _Copying(snapshot, plan, under).run()
+
+    return carry_out(Job(lab, work, storage=True), site, tell)
+
+
+def _exists(under: Underway) -> bool:
+    lab = under.folder.lab
+    return lab in traces.labs(under.hypervisors, under.site.overlay)
+
+
+def _underway(folder: LabFolder) -> str | None:
+    """The snapshot that an interrupted command was making the lab from; None if there is no such command."""
+    path = folder.path / COPYING
+    return path.read_text(encoding="utf-8").strip() if folder.has(path) else None
+
+
+def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
+    """The plan of the copy, with external addresses that no other lab has.
+
+    :raises HostError: there are none left.
+    """
+    cidr, count = snapshot.plan.network.external_cidr, len(snapshot.plan.nodes) + 1
+    (first,) = addresses.blocks(cidr, addresses.external_block(cidr, lab, count, None)[:1])
+    last = addresses.last_block(cidr)
+    with under.site.overlay() as northbound:
+        for block in (*range(first, last + 1), *range(1, first)):
+            plan = copied.plan_of(snapshot.plan, lab, block)
+            if northbound.holder(topology(plan)) is None:
+                return plan
+    raise HostError(
+        f"There are no external addresses left for the lab '{lab}'.",
+        why=f"Labs have all blocks of {cidr}.",
+        cure="Destroy labs that you do not need: 'winlab list' shows them.",
+    )
+
+
+class _Copying:
+    """A lab that is being made from a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan, under: Underway) -> None:
+        self._snapshot = snapshot
+        self._plan = plan
+        self._under = under
+        self._begun = time.monotonic()
+        self._resumed = 0.0
+        self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
+        self._shared = {host.name: memory_hook.trouble(host.pool.folder) for host in under.hypervisors}
+
+    def run(self) -> Copied:
+        plan, under, folder = self._plan, self._under, self._under.folder
+        compatible.require(self._snapshot, under.hypervisors)
+        definitions = {node.name: self._definition(node) for node in plan.nodes}
+        if self._snapshot.memory:
+            room.require_for(plan, under.hypervisors, share=SHARE if self._is_shared() else 1.0)
+            self._report_memory()
+        folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
+        self._remove_others()
+        self._write_folder(folder)
+        under.run(Forecast(self._run.pace.known, [plan]).steps(self._steps(definitions)), "clone")
+        for host in under.hypervisors:  # the disks that the lab had before
+            disks.collect(host, [name for name in host.pool.names(f"{plan.lab}.") if volume_names.generation(name)])
+        (folder.path / COPYING).unlink(missing_ok=True)
+        ready = time.monotonic() - self._begun
+        return Copied(plan.lab, self._snapshot.id, round(self._resumed, 2), round(ready, 2), self._is_shared())
+
+    def _is_shared(self) -> bool:
+        return not any(self._shared.values()) and all(node.split for node in self._snapshot.nodes.values())
+
+    def _definition(self, node: NodePlan) -> str:
+        return memory.definition(self._run.on(node).pool, self._snapshot, node.name)
+
+    def _report_memory(self) -> None:
+        for reason in {reason for reason in self._shared.values() if reason}:
+            text = f"The whole memory is restored, which is slower and takes more of it: {reason}"
+            self._under.tell(Note(lab=self._plan.lab, text=text))
+
+    def _remove_others(self) -> None:
+        """Remove the lab's machines that the snapshot does not have."""
+        wanted = {node.uuid for node in self._plan.nodes}
+        for machine in self._under.hypervisors.machines(self._plan.lab):
+            host = self._under.hypervisors.on(machine)
+            if machine.uuid not in wanted:
+                domains.remove(host.conn, machine)
+            else:
+                domains.cut_power(host.conn, machine)
+
+    def _write_folder(self, folder: LabFolder) -> None:
+        """Give the lab the credentials and the record that it had."""
+        snapshot, plan = self._snapshot, self._plan
+        spec = snapshot.restored_spec()
+        if plan.lab != snapshot.lab:
+            (block,) = addresses.blocks(plan.network.external_cidr, [plan.network.router_external])
+            spec = copied.spec_of(spec, block)
+        folder.write(folder.path / "credentials.json", snapshot.credentials.model_dump_json(indent=1))
+        folder.ensure_credentials(plan)
+        recorded.write(folder, Proposal(spec, plan, Stock()))
+        if snapshot.kubeconfig is not None:
+            identity = reduced.own_identity(snapshot.kubeconfig)
+            text = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
+            folder.write(folder.kubeconfig, text)
+        if snapshot.kubectl is not None and snapshot.kubectl.exists() and not folder.has(folder.kubectl):
+            folder.kubectl.unlink(missing_ok=True)
+            folder.kubectl.symlink_to(snapshot.kubectl)
+
+    def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
+        run, lab = self._run, self._plan.lab
+        network = next(step for step in foundation.steps(run) if step.reaches == NETWORK(lab))
+        steps = [Step(network.reaches, self._network(network), network.done, usual=network.usual)]
+        for node in self._plan.nodes:
+            work = self._restoring(node, definitions[node.name])
+            steps.append(Step(RESTORED(lab, node.name), work, lambda: False, [network.reaches], usual=2))
+        if self._snapshot.memory:
+            steps += self._checks()
+        return steps
+
+    def _network(self, step: Step) -> Callable[[Progress], object]:
+        def work(progress: Progress) -> None:
+            step.run(progress)
+            if self._snapshot.routes:
+                with self._run.overlay() as northbound:
+                    northbound.set_pod_routes(self._plan.lab, self._snapshot.routes)
+
+        return work
+
+    def _restoring(self, node: NodePlan, saved: str) -> Callable[[Progress], None]:
+        """The work that makes the volumes and the domain of a node, and starts it as it was."""
+
+        def work(progress: Progress) -> None:
+            host, lab = self._run.on(node), self._plan.lab
+            progress.say("disks")
+            files = self._fill_drives(host, node)
+            definition = copied_domain.domain_xml(
+                saved,
+                self._plan,
+                node,
+                files=files,
+                pool=host.pool.folder,
+                vnc_password=self._run.folder.credentials().nodes[node.name].vnc_password,
+                uid=account.uid(),
+            )
+            machines.define(host.conn, node, definition)
+            if self._snapshot.memory:
+                shared = not self._shared[host.name]
+                progress.say("memory, copy on write" if shared else f"{node.memory_mib} MiB of memory")
+                memory.restore(host, self._snapshot, lab, node, shared=shared)
+                self._resumed = time.monotonic() - self._begun
+
+        return work
+
+    def _fill_drives(self, host: Hypervisor, node: NodePlan) -> dict[str, Path]:
+        """Make the node's own volumes; returns their files by target."""
+        lab, files = self._plan.lab, {}
+        for target, drive in self._snapshot.nodes[node.name].drives.items():
+            if drive.kind == "disk":
+                frozen = host.pool.backing(drive.volume)
+                if frozen is None:
+                    raise NotFoundError(
+                        f"The volume '{drive.volume}' of the snapshot '{self._snapshot.id}' has no frozen disk.",
+                        cure="Delete the snapshot, and save the lab again.",
+                    )
+                name = disks.next_free(host.pool, f"{lab}.{drive.what}")
+                host.pool.create_overlay(name, frozen.name)
+            elif drive.kind == "own":
+                name = f"{lab}.{drive.what}"
+                host.pool.copy(name, drive.volume)
+            elif host.pool.exists(drive.what):
+                continue
+            else:
+                raise NotFoundError(
+                    f"The volume '{drive.what}' is gone, which '{node.name}' has in its drive '{target}'.",
+                    why="Somebody removed it from the storage pool.",
+                    cure="Make the lab with 'winlab create', and save it again.",
+                )
+            files[target] = host.pool.path(name)
+        return files
+
+    def _checks(self) -> Iterator[Step]:
+        """The steps that wait until the machines answer, with the right time, and are Ready nodes."""
+        lab = self._plan.lab
+        standing = self._under.lab
+        kubectl = look.kubectl(standing.folder) if self._snapshot.kubeconfig is not None else None
+        controllers = [node for node in self._plan.nodes if node.role == "controller"]
+        for node in self._plan.nodes:
+            machine = Machine(node.domain, "off", tags.of(self._plan, node), hypervisor=node.hypervisor)
+            subject = Subject(standing, machine, since=time.time())
+            answering = answer.step(subject)
+            yield Step(answering.reaches, answering.run, answering.done, [RESTORED(lab, node.name)], usual=2)
+            if kubectl is not None and node.is_member:
+                after = [ANSWERING(lab, one.name) for one in controllers]
+                yield ready.step(subject, kubectl, after)
