@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from winlab.design.plan.facts import HostFacts
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
+    from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
@@ -88,6 +89,13 @@ class Lab:
     def _require_owner(self) -> None:
         if not self.anyone:
             operations.owner.require(self.name, self.site)
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Its snapshots: saved, put back, copied."""
+        from winlab.lab_snapshots import Snapshots
+
+        return Snapshots(self.name, self.site, anyone=self.anyone)
 
     # -- plan and make
 

@@ -72,3 +72,14 @@ def complete_faults(ctx: typer.Context) -> list[str]:
     except WinlabError:
         faults = []
     return [*faults, *complete_nodes(ctx)]
+
+
+def complete_snapshots() -> list[str]:
+    """Snapshots, as LAB@NAME."""
+    from winlab import snapshots
+    from winlab.errors import WinlabError
+
+    try:
+        return [str(one) for one in snapshots.ids()]
+    except WinlabError:
+        return []

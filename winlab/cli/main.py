@@ -28,6 +28,7 @@ from winlab.cli import (
     reconcile,
     repair,
     signals,
+    snapshot,
     spec,
     support,
     test,
@@ -68,6 +69,7 @@ cluster.register(app)
 watch.register(app)
 repair.register(app)
 reconcile.register(app)
+snapshot.register(app)
 host.register(app)
 app.add_typer(support.app, name="support")
 app.add_typer(fault.app, name="fault")

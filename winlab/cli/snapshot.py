@@ -1,0 +1,234 @@
+"""Commands for snapshots: save, list, show, delete; reset and clone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import Anyone, Output, print_table, say
+from winlab.cli.complete import complete_snapshots
+from winlab.cli.session import Format, LabName, current
+
+if TYPE_CHECKING:
+    from winlab.lab_snapshots import Copied, Listed
+
+app = typer.Typer(help="Save labs at one instant, with the memory of their machines; make copies of them.")
+
+Name = Annotated[
+    str,
+    typer.Argument(help="The snapshot: NAME, or LAB@NAME.", autocompletion=complete_snapshots, metavar="SNAPSHOT"),
+]
+NameOrNewest = Annotated[
+    str | None,
+    typer.Argument(
+        help="The snapshot: NAME, or LAB@NAME; by default the lab's newest.",
+        autocompletion=complete_snapshots,
+        metavar="[SNAPSHOT]",
+        show_default=False,
+    ),
+]
+
+
+def register(main: typer.Typer) -> None:
+    """Add the commands to *main*."""
+    main.add_typer(app, name="snapshot")
+    main.command()(reset)
+    main.command()(clone)
+
+
+@app.command()
+def save(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Its name; by default snapshot-1, snapshot-2 and so on.", show_default=False),
+    ] = None,
+    disks_only: Annotated[bool, typer.Option("--disks-only", help="Save a lab that is off.")] = False,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Save a lab: its machines pause for some seconds, and continue."""
+    from winlab import Lab
+
+    own = Lab(lab, anyone=anyone).snapshots
+    with current().shown(output) as tell:
+        made = own.save(name, disks_only=disks_only, listener=tell)
+    if output is Output.JSON:
+        current().result = _as_json(own.show(made.name))
+        return
+    paused = f" Its machines were paused for {made.paused:.1f} s." if made.memory else ""
+    say(f"The lab '{lab}' is saved as '{made.id}'.{paused}")
+    say(f"'winlab reset {made.name}{_flag(lab)}' puts it back; 'winlab clone {made.id} NEW' makes a copy.")
+
+
+@app.command("list")
+def list_snapshots(
+    lab: Annotated[
+        str | None, typer.Option("--lab", help="Only those of one lab.", show_default=False, metavar="LAB")
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Show all snapshots, and what each costs."""
+    from winlab import Lab, all_snapshots
+
+    rows = all_snapshots() if lab is None else Lab(lab).snapshots.list()
+    if output is Output.JSON:
+        current().result = [_as_json(row) for row in rows]
+        return
+    if not rows:
+        say("There are no snapshots.")
+        return
+    print_table(
+        ["SNAPSHOT", "MADE", "NODES", "MEMORY", "DISK", "LABS ON IT"],
+        [
+            [
+                str(row.id),
+                f"{row.record.made:%Y-%m-%d %H:%M}" if row.record else "unusable",
+                str(len(row.record.nodes)) if row.record else "-",
+                _size(row.memory) if row.memory else "-",
+                _size(row.disk),
+                ", ".join(row.copies) or "-",
+            ]
+            for row in rows
+        ],
+    )
+    for row in rows:
+        if row.problem:
+            say(f"{row.id} can't be used: {row.problem}. 'winlab snapshot delete {row.id}' removes it.")
+
+
+@app.command()
+def show(name: Name, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """Show a snapshot: its machines, what it was made with, what it costs."""
+    from winlab import Lab
+
+    row = Lab(lab).snapshots.show(name)
+    if output is Output.JSON:
+        current().result = _as_json(row)
+        return
+    say(f"{row.id}")
+    if row.record is None:
+        say(f"It can't be used: {row.problem}.")
+    else:
+        record = row.record
+        what = f"memory and disks, paused for {record.paused:.1f} s" if record.memory else "disks of a lab that was off"
+        say(f"  made        {record.made:%Y-%m-%d %H:%M:%S} UTC by winlab {record.made_by}: {what}")
+        emulator = record.emulator
+        say(f"  needs       QEMU {emulator.version}, {emulator.accelerator}{_processor(emulator.cpu)}")
+        for node, saved in record.nodes.items():
+            say(f"  {node:<11} {saved.memory_mib} MiB of memory, {len(saved.drives)} drives")
+    say(f"  disk        {_size(row.disk)} are free again once it is deleted; {_size(row.memory)} of it are memory")
+    say(f"  labs on it  {', '.join(row.copies) or 'none'}")
+
+
+@app.command()
+def delete(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Snapshots: NAME, or LAB@NAME.", autocompletion=complete_snapshots, metavar="SNAPSHOT..."),
+    ],
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Delete snapshots. Labs that were made from them are not affected."""
+    from winlab import Lab
+
+    own, gone = Lab(lab).snapshots, list[str]()
+    with current().shown(output) as tell:
+        for name in names:
+            gone += own.delete(name, listener=tell)
+    if output is Output.JSON:
+        current().result = gone
+        return
+    say(f"Deleted: {', '.join(names)}.")
+
+
+def reset(
+    name: NameOrNewest = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Put a lab back to a snapshot: its machines continue from there. What it did since is lost."""
+    from winlab import Lab
+
+    with current().shown(output) as tell:
+        done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
+    _show_copied([done], output)
+
+
+def clone(
+    origin: Annotated[
+        str,
+        typer.Argument(
+            help="What is copied: LAB@SNAPSHOT; or LAB, which is saved for it.",
+            autocompletion=complete_snapshots,
+            metavar="LAB[@SNAPSHOT]",
+        ),
+    ],
+    new: Annotated[str, typer.Argument(help="The name of the copy.", metavar="NEW")],
+    count: Annotated[
+        int | None,
+        typer.Option("--count", help="Make so many copies: NEW-1, NEW-2 and so on.", min=1, max=64, show_default=False),
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Make running copies of a lab beside it."""
+    from winlab import Lab
+
+    lab, at, name = origin.partition("@")
+    names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
+    with current().shown(output) as tell:
+        made = Lab(lab).snapshots.clone(names, name if at else None, listener=tell)
+    _show_copied(made, output)
+
+
+def _show_copied(made: list[Copied], output: Output) -> None:
+    if output is Output.JSON:
+        current().result = [{**asdict(one), "snapshot": str(one.snapshot)} for one in made]
+        return
+    for one in made:
+        if not one.resumed:
+            say(f"The lab '{one.lab}' is as in '{one.snapshot}', and off: 'winlab start{_flag(one.lab)}' starts it.")
+            continue
+        say(
+            f"The lab '{one.lab}' is as in '{one.snapshot}': it ran after {one.resumed:.1f} s, and is Ready after "
+            f"{one.ready:.1f} s."
+        )
+
+
+def _as_json(row: Listed) -> dict[str, Any]:
+    record = row.record
+    made: dict[str, Any] = {
+        "snapshot": str(row.id),
+        "lab": row.id.lab,
+        "name": row.id.name,
+        "problem": row.problem,
+        "disk_bytes": row.disk,
+        "memory_bytes": row.memory,
+        "labs": list(row.copies),
+    }
+    if record is not None:
+        made |= {
+            "made": record.made.isoformat(),
+            "memory": record.memory,
+            "paused": record.paused,
+            "automatic": record.automatic,
+            "nodes": list(record.nodes),
+        }
+    return made
+
+
+def _size(number: int) -> str:
+    return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"
+
+
+def _processor(cpu: str) -> str:
+    return f", {cpu}" if cpu else ""
+
+
+def _flag(lab: str) -> str:
+    return "" if lab == settings.DEFAULT_LAB else f" --lab {lab}"

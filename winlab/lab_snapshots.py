@@ -1,0 +1,132 @@
+"""The front door to a lab's snapshots: saved, put back, copied.
+
+As in :mod:`winlab.lab`, methods raise a :class:`winlab.errors.WinlabError`, a *listener* receives events, and *stop*
+stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from winlab import snapshots
+from winlab.events import Listener, ignore
+from winlab.operations import owner
+from winlab.operations.snapshot import copying, listing, save
+from winlab.operations.snapshot import delete as deletion
+from winlab.operations.snapshot.copying import Copied
+from winlab.operations.snapshot.listing import Listed
+from winlab.site import Site, at_site
+from winlab.snapshots import Id, Snapshot
+from winlab.stopping import Stop
+from winlab.threads import Threads
+
+__all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots"]
+
+PREFIX = "snapshot-"  # of names that winlab chooses
+
+
+def all_snapshots(site: Site | None = None) -> list[Listed]:
+    """The snapshots of all labs, the oldest first; those that can't be used come last.
+
+    :raises HostError: libvirt does not answer.
+    """
+    site = site or Site()
+    with site.in_use():
+        return listing.every(site)
+
+
+class Snapshots:
+    """The snapshots of one lab. ``lab.snapshots`` gives it.
+
+    Names of snapshots may also be ``LAB@NAME``, for one of another lab.
+
+    :param anyone: change the lab even if another user made it.
+    """
+
+    def __init__(self, lab: str, site: Site, *, anyone: bool = False) -> None:
+        self._lab = lab
+        self.site = site
+        self._anyone = anyone
+
+    def _id(self, name: str) -> Id:
+        return Id.parse(name, self._lab)
+
+    def _require_owner(self) -> None:
+        if not self._anyone:
+            owner.require(self._lab, self.site)
+
+    @at_site
+    def save(
+        self, name: str | None = None, *, disks_only: bool = False, listener: Listener = ignore, stop: Stop = None
+    ) -> Snapshot:
+        """Save the lab at one instant. Its machines pause for some seconds, and continue.
+
+        :param name: by default snapshot-1, snapshot-2 and so on.
+        :param disks_only: the lab is off, and its machines have no memory to save.
+        :raises ConflictError: there is a snapshot of this name, or the lab can't be saved now. Nothing was touched.
+        :raises WinlabError: it could not be saved; the lab is as before.
+        """
+        self._require_owner()
+        which = Id(self._lab, self._free_name(PREFIX) if name is None else snapshots.check_name(name))
+        return save.save(which, self.site, listener, disks_only=disks_only)
+
+    def _free_name(self, prefix: str) -> str:
+        taken = {one.name for one in snapshots.ids() if one.lab == self._lab}
+        return next(name for number in range(1, len(taken) + 2) if (name := f"{prefix}{number}") not in taken)
+
+    @at_site
+    def list(self) -> list[Listed]:
+        """The lab's snapshots and what they cost, the oldest first; those that can't be used come last.
+
+        :raises HostError: libvirt does not answer.
+        """
+        return listing.every(self.site, self._lab)
+
+    @at_site
+    def show(self, name: str) -> Listed:
+        """One snapshot, and what it costs.
+
+        :raises NotFoundError: there is no such snapshot.
+        """
+        return listing.one(self._id(name), self.site)
+
+    @at_site
+    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> list[str]:
+        """Delete a snapshot; returns the names of the volumes that were deleted. Copies of it are not affected.
+
+        :raises NotFoundError: there is no such snapshot.
+        """
+        return deletion.delete(self._id(name), self.site, listener)
+
+    @at_site
+    def reset(self, name: str | None = None, *, listener: Listener = ignore, stop: Stop = None) -> Copied:
+        """Put the lab back to a snapshot; what it did since is lost.
+
+        :param name: by default the newest.
+        :raises NotFoundError: there is no such snapshot, or no such lab.
+        :raises ConflictError: the memory can't be restored here. Nothing was touched.
+        """
+        self._require_owner()
+        which = listing.newest(self._lab) if name is None else Id(self._lab, snapshots.check_name(name))
+        return copying.reset(which, self.site, listener)
+
+    @at_site
+    def clone(
+        self, labs: Sequence[str], name: str | None = None, *, listener: Listener = ignore, stop: Stop = None
+    ) -> list[Copied]:
+        """Make running copies of the lab beside it, all at the same time.
+
+        :param labs: their names.
+        :param name: the snapshot; by default the lab is saved for them now.
+        :raises NotFoundError: there is no such snapshot. Nothing was touched.
+        :raises ConflictError: there is a lab of one of the names, or the memory can't be restored here.
+        """
+        if name is None:
+            self._require_owner()
+            which = Id(self._lab, self._free_name("clone-"))
+            save.save(which, self.site, listener, automatic=True)
+        else:
+            which = self._id(name)
+        with Threads(len(labs)) as pool:
+            made = [pool.submit(copying.clone, which, lab, self.site, listener) for lab in labs]
+        return [one.result() for one in made]

@@ -1,0 +1,115 @@
+"""Which snapshots there are, and what each of them costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from winlab import snapshots
+from winlab.adapters.vm import disks
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.design.plan import volume_names
+from winlab.errors import NotFoundError, WinlabError
+from winlab.site import Site
+from winlab.snapshots import Id, Snapshot
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A snapshot, and what it costs.
+
+    :param record: None if it can't be used: its save did not end, another account made it, or its record is damaged.
+    :param problem: why, if there is no record.
+    :param disk: bytes of the pool that are free again once it is deleted.
+    :param memory: bytes of the pool in which the machines' memory is; part of *disk*.
+    :param copies: the labs that run on its disks, and would keep them.
+    """
+
+    id: Id
+    record: Snapshot | None
+    problem: str
+    disk: int
+    memory: int
+    copies: tuple[str, ...]
+
+
+def every(site: Site, lab: str | None = None) -> list[Listed]:
+    """The snapshots of one lab, or of all, the oldest first; those that can't be used come last.
+
+    :raises HostError: libvirt does not answer.
+    """
+    with site.storage() as hosts:
+        for host in hosts:
+            host.pool.refresh()
+        named = {
+            Id(*found) for host in hosts for name in host.pool.names() if (found := volume_names.snapshot_of(name))
+        }
+        wanted = [one for one in sorted({*named, *snapshots.ids()}) if lab in (None, one.lab)]
+        rows = [_listed(one, hosts) for one in wanted]
+    return sorted(rows, key=lambda row: (row.record is None, row.record.made.timestamp() if row.record else 0, row.id))
+
+
+def one(which: Id, site: Site) -> Listed:
+    """One snapshot.
+
+    :raises NotFoundError: there is no such snapshot.
+    """
+    for row in every(site, which.lab):
+        if row.id == which:
+            return row
+    snapshots.read(which)  # raises
+    raise NotFoundError(f"There is no snapshot '{which}'.", cure="'winlab snapshot list' shows all.")
+
+
+def newest(lab: str) -> Id:
+    """The newest snapshot of a lab.
+
+    :raises NotFoundError: it has none.
+    """
+    found: list[Snapshot] = []
+    for which in snapshots.ids():
+        if which.lab == lab:
+            found.append(snapshots.read(which))
+    if not found:
+        raise NotFoundError(
+            f"The lab '{lab}' has no snapshot.",
+            cure=f"'winlab snapshot save --lab {lab}' makes one; 'winlab snapshot list' shows all.",
+        )
+    return max(found, key=lambda snapshot: snapshot.made).id
+
+
+def _listed(which: Id, hosts: Hypervisors) -> Listed:
+    record, problem = None, ""
+    try:
+        record = snapshots.read(which)
+    except NotFoundError:
+        problem = "its save did not end, or another account made it"
+    except WinlabError as error:
+        problem = error.what
+    disk = memory = 0
+    copies: set[str] = set()
+    for host in hosts:
+        own = host.pool.names(f"{which}.")
+        if record is not None and not own:
+            record, problem = None, "its volumes are gone"
+        below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
+        memory += sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
+        disk += sum(host.pool.allocation(name) for name in own)
+        disk += sum(host.pool.allocation(name) for name in _freed(host, own, below))
+        copies |= _copies(host, below) - {which.lab}
+    return Listed(which, record, problem, disk, memory, tuple(sorted(copies)))
+
+
+def _freed(host: Hypervisor, own: Iterable[str], below: Iterable[str]) -> list[str]:
+    """The frozen disks that nothing needs once the snapshot is deleted."""
+    return disks.unused(host, below, without=own)
+
+
+def _copies(host: Hypervisor, frozen: Iterable[str]) -> set[str]:
+    """The labs whose disks are based on frozen ones."""
+    bases = set(frozen)
+    return {
+        lab
+        for name, base in host.pool.backings().items()
+        if base.name in bases and (lab := volume_names.lab_of(name)) is not None
+    }
