@@ -2,8 +2,8 @@
 
 The stream begins with a magic number and a configuration section. The section "ram" follows in parts: its start lists
 the blocks of memory, then come pages, until its end. The devices follow. :class:`Split` takes the pages of the block
-`pc.ram` out: QEMU leaves a page that does not come as it is, which is zero, or what the file has that is the guest's
-memory. :func:`merge` puts the pages back as one more part, before all others.
+`pc.ram` out. QEMU leaves a page that does not come as it is: zero, or what the file has that it uses as memory.
+:func:`merge` puts the pages back as one more part, before all others.
 
 A page that comes again, or after one with a higher offset, stays in the stream: QEMU loads it over the one that came
 before. So the memory is written once, in ascending order, even if a device changed a page while QEMU saved it.
@@ -94,30 +94,36 @@ class Split:
             ascend; what is left out is zero.
         :raises WinlabError: the stream ends too early, or has something unexpected (:class:`StreamError`).
         """
+        ready = bytearray()
+        for piece in self._pieces(data):
+            ready += piece
+            if len(ready) >= AT_ONCE:
+                yield bytes(ready)
+                ready.clear()
+        yield bytes(ready)
+
+    def _pieces(self, data: Callable[[int, bytes], object]) -> Iterator[bytes]:
+        """The same in pieces of any length."""
         stream, section = self._stream, self._opening.section
-        kept, ended = bytearray(self._opening.raw), False
-        while not ended:
-            head = stream.take(len(SWITCHOVER))
-            kept += head
+        yield self._opening.raw
+        head = b""
+        while head != END + section:
+            yield (head := stream.take(len(SWITCHOVER)))
             if head == SWITCHOVER:
                 continue
-            ended = head == END + section
-            if not ended and head != PART + section:
+            if head not in (PART + section, END + section):
                 raise StreamError(f"Between the parts of the memory is another section: {head.hex()}.")
-            while self._take_pages(kept, data):
-                if len(kept) >= AT_ONCE:
-                    yield bytes(kept)
-                    kept.clear()
-            kept += NUMBER.pack(EOS) + _footer(stream, section)
-        yield bytes(kept)
+            while (kept := self._take_pages(data)) is not None:
+                yield kept
+            yield NUMBER.pack(EOS) + _footer(stream, section)
         yield from stream.rest()
 
-    def _take_pages(self, kept: bytearray, data: Callable[[int, bytes], object]) -> bool:
-        """Take one page, and those that follow it immediately; False at the end of the part."""
+    def _take_pages(self, data: Callable[[int, bytes], object]) -> bytes | None:
+        """Take one page out, and those that follow it immediately; returns what stays, None at the end of the part."""
         stream = self._stream
         (header,) = NUMBER.unpack(stream.take(NUMBER.size))
         if header == EOS:
-            return False
+            return None
         flags = header % PAGE
         offset, kind = header - flags, flags & ~CONTINUE
         if kind not in RECORDS:
@@ -130,11 +136,10 @@ class Split:
         if kind == ZERO and body != b"\0":
             raise StreamError(f"A page is filled with {body.hex()}.")
         if self._block != RAM or offset < self._next:
-            again = self._kept == self._block
-            kept += NUMBER.pack(offset | kind | (CONTINUE if again else 0))
-            kept += body if again else bytes([len(self._block)]) + self._block + body
+            if self._kept == self._block:
+                return NUMBER.pack(offset | kind | CONTINUE) + body
             self._kept = self._block
-            return True
+            return NUMBER.pack(offset | kind) + bytes([len(self._block)]) + self._block + body
         begin, step = stream.at, RECORDS[kind].size
         self._next = self._skip_run(kind, offset + PAGE)
         if kind == DATA:
@@ -143,7 +148,7 @@ class Split:
             data(offset, b"".join([body, *pages]))
         elif stream.buffer[begin + NUMBER.size : stream.at : step].strip(b"\0"):
             raise StreamError("A page is filled with something other than zeros.")
-        return True
+        return b""
 
     def _skip_run(self, kind: int, offset: int) -> int:
         """Skip the pages in the buffer that are at *offset* and immediately after it; returns the offset after them."""
@@ -215,9 +220,7 @@ def _opening(stream: Chunks) -> _Opening:
         name = take(take(1)[0])
         (size,) = NUMBER.unpack(take(8))
         if not name or name in blocks or not 0 < size <= left or size % PAGE or len(blocks) == BLOCKS:
-            raise StreamError(
-                f"The list of memory blocks is not as expected: {name!r} has {size} bytes, {left} are left."
-            )
+            raise StreamError(f"The list of memory blocks has {name!r} with {size} bytes, where {left} are left.")
         blocks[name] = size
         left -= size
     if not 0 < blocks.get(RAM, 0) <= LARGEST:
