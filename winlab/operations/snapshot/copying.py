@@ -134,7 +134,7 @@ class _Copying:
         self._begun = time.monotonic()
         self._resumed = 0.0
         self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
-        self._shared = {host.name: memory_hook.trouble(host.pool.folder) for host in under.hypervisors}
+        self._unshared = memory_hook.trouble()  # why the machines can't share the snapshot's memory
 
     def run(self) -> Copied:
         plan, under, folder = self._plan, self._under, self._under.folder
@@ -154,14 +154,14 @@ class _Copying:
         return Copied(plan.lab, self._snapshot.id, round(self._resumed, 2), round(ready, 2), self._is_shared())
 
     def _is_shared(self) -> bool:
-        return not any(self._shared.values()) and all(node.split for node in self._snapshot.nodes.values())
+        return not self._unshared and all(node.split for node in self._snapshot.nodes.values())
 
     def _definition(self, node: NodePlan) -> str:
         return memory.definition(self._run.on(node).pool, self._snapshot, node.name)
 
     def _report_memory(self) -> None:
-        for reason in {reason for reason in self._shared.values() if reason}:
-            text = f"The whole memory is restored, which is slower and takes more of it: {reason}"
+        if self._unshared:
+            text = f"The whole memory is restored, which is slower and takes more of it: {self._unshared}."
             self._under.tell(Note(lab=self._plan.lab, text=text))
 
     def _remove_others(self) -> None:
@@ -230,7 +230,7 @@ class _Copying:
             )
             machines.define(host.conn, node, definition)
             if self._snapshot.memory:
-                shared = not self._shared[host.name]
+                shared = self._is_shared()
                 progress.say("memory, copy on write" if shared else f"{node.memory_mib} MiB of memory")
                 memory.restore(host, self._snapshot, lab, node, shared=shared)
                 self._resumed = time.monotonic() - self._begun
