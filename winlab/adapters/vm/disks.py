@@ -26,8 +26,9 @@ def live(host: Hypervisor, node: NodePlan) -> VolumePlan:
 def current(host: Hypervisor, machine: Named, planned: str) -> str:
     """The name of the volume that a machine's disk or store is now, or that it would be made as.
 
-    The definition of its domain decides, even if it has a user's own overlay on that volume. If there is none, or it has
-    no such disk, it is the newest generation that is not frozen. If all are, it is the next one, which does not exist.
+    The definition of its domain decides, even if that has a user's own overlay on the volume. If there is none, or it
+    has no such disk, it is the newest generation that is not frozen. If all are, it is the next one, which does not
+    exist yet.
 
     :param planned: its first generation's name.
     """
