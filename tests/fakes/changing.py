@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -212,8 +213,12 @@ class _Pool:
     def names(self, prefix: str = "") -> list[str]:
         return sorted(name for name in self._world.volumes if name.startswith(prefix))
 
-    def delete(self, name: str) -> None:
+    def backings(self) -> dict[str, Path]:
+        return {}
+
+    def delete(self, name: str) -> bool:
         self._world.delete(name)
+        return True
 
 
 class _Northbound:
@@ -321,6 +326,7 @@ def world(
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
+    monkeypatch.setattr(domains, "files", lambda _conn: set())
     monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(making.recipe, "guests", made.recipe)
     monkeypatch.setattr(making.recipe, "golden_upload", lambda *_: [])

@@ -63,6 +63,9 @@ class Pool:
         backing = self.volumes[name].backing
         return None if backing is None else POOL / backing
 
+    def backings(self) -> dict[str, Path]:
+        return {name: path for name in self.volumes if (path := self.backing(name)) is not None}
+
     def download(self, name: str, offset: int = 0, most: int = 1 << 20) -> bytes:
         content: bytes = self.volumes[name].content
         return content[offset:most]

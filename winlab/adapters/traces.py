@@ -8,23 +8,30 @@ from typing import Literal
 
 from winlab import account
 from winlab.adapters.overlay.ovn import Northbound
-from winlab.adapters.vm import domains
-from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
 from winlab.errors import WinlabError
 
 Overlay = Callable[[], AbstractContextManager[Northbound]]
 Kind = Literal["domain", "network", "volume"]
+USERS = "winlab did not make it"
 
 
 def labs(hypervisors: Hypervisors, overlay: Overlay) -> dict[str, list[domains.Machine]]:
     """Every lab with its machines, sorted; including labs of which only network rows or volumes are left.
 
+    Volumes that something else depends on do not count: removing the lab leaves them.
+
     :raises HostError: libvirt or OVN does not answer.
     """
-    machines_by_lab: dict[str, list[domains.Machine]] = {lab: [] for one in hypervisors for lab in one.pool.labs()}
+    machines_by_lab: dict[str, list[domains.Machine]] = {}
     for machine in hypervisors.machines():
         machines_by_lab.setdefault(machine.tag.lab, []).append(machine)
+    for one in hypervisors:
+        rest = [name for name in one.pool.names() if volume_names.lab_of(name) not in machines_by_lab]
+        for name in disks.unused(one, rest):
+            machines_by_lab.setdefault(str(volume_names.lab_of(name)), [])
     with overlay() as northbound:
         for lab in northbound.labs():
             machines_by_lab.setdefault(lab, [])
@@ -50,12 +57,15 @@ def remove(
     hypervisors: Hypervisors,
     overlay: Overlay,
     gone: Callable[[Kind, str], None],
-    left: Callable[[Kind, str], None] = lambda *_: None,
+    left: Callable[[Kind, str, str], None] = lambda *_: None,
 ) -> list[WinlabError]:
-    """Remove the lab's machines, then its network, then its volumes. Base volumes stay. Safe to repeat.
+    """Remove the lab's machines, then its network, then its volumes. Safe to repeat.
+
+    Base volumes stay, and volumes that something else depends on. A disk under those of the lab is removed with them if
+    nothing depends on it any more, even if it was another lab's.
 
     :param gone: called for each thing that was removed.
-    :param left: called for each thing that looks like the lab's, but that a user made: it stays.
+    :param left: called for each thing that looks like the lab's, but stays, with the reason.
     :returns: why the network or the volumes could not be removed. Each is removed even if the other can't be.
     :raises WinlabError: a machine can't be removed; then its network and disks stay.
     """
@@ -65,7 +75,7 @@ def remove(
             gone("domain", machine.domain)
     for one in hypervisors:
         for copy in domains.copies(one.conn, lab):
-            left("domain", copy)
+            left("domain", copy, USERS)
     try:
         with overlay() as northbound:
             if northbound.remove(lab):
@@ -74,12 +84,21 @@ def remove(
         problems.append(error)
     for one in hypervisors:
         try:
-            one.pool.refresh()
-            for volume in one.pool.names(f"{lab}."):
-                if not volume_names.is_made(volume):
-                    left("volume", volume)
-                elif one.pool.delete(volume):
-                    gone("volume", volume)
+            _remove_volumes(lab, one, gone, left)
         except WinlabError as error:
             problems.append(error)
     return problems
+
+
+def _remove_volumes(
+    lab: str, host: Hypervisor, gone: Callable[[Kind, str], None], left: Callable[[Kind, str, str], None]
+) -> None:
+    host.pool.refresh()
+    for volume in disks.unused(host, host.pool.names(f"{lab}.")):
+        if host.pool.delete(volume):
+            gone("volume", volume)
+    rest = host.pool.names(f"{lab}.")
+    above = {base.name: name for name, base in host.pool.backings().items()} if rest else {}
+    for volume in rest:
+        needed = f"'{above[volume]}' is based on it" if volume in above else "a machine has it"
+        left("volume", volume, needed if volume_names.is_made(volume) else USERS)

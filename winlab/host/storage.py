@@ -78,7 +78,8 @@ def undo_pool(record: Record, progress: Progress) -> None:
     progress.say(f"removing the storage pool {settings.POOL}")
     if settings.POOL_PATH.is_dir():
         for path in settings.POOL_PATH.iterdir():
-            if not path.is_dir() and (volume_names.is_made(path.name) or path.name.startswith("base-")):
+            of_lab = volume_names.is_made(path.name) or volume_names.snapshot_of(path.name) is not None
+            if not path.is_dir() and (of_lab or path.name.startswith("base-")):
                 path.unlink()
             else:
                 progress.say(f"{path} is left alone: winlab did not make it")

@@ -33,8 +33,8 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             record(StepDone(lab=lab, step=f"remove {kind} {name}"))
             stopping.check()
 
-        def left_alone(kind: traces.Kind, name: str) -> None:
-            record(Note(lab=lab, text=f"The {kind} '{name}' was left alone: winlab did not make it."))
+        def left_alone(kind: traces.Kind, name: str, why: str) -> None:
+            record(Note(lab=lab, text=f"The {kind} '{name}' was left alone: {why}."))
 
         there = hosts.machines(lab)
         # first, because only the machines show which nodes are the lab's

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -13,7 +13,7 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
 from winlab.design.plan import golden
-from winlab.errors import ConflictError, HostError, NotFoundError
+from winlab.errors import ConflictError, HostError
 from winlab.site import Site
 from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache
@@ -158,8 +158,6 @@ def _prune_pool(pool: StoragePool, inserted: Callable[[], set[str]], *, waiting:
 def _standing(pool: StoragePool) -> dict[str, list[str]]:
     """The volumes that are based on others, by the paths of those others."""
     by_base: dict[str, list[str]] = {}
-    for name in pool.names():
-        with suppress(NotFoundError):  # it was just removed
-            if path := pool.backing(name):
-                by_base.setdefault(str(path), []).append(name)
+    for name, path in sorted(pool.backings().items()):
+        by_base.setdefault(str(path), []).append(name)
     return by_base

@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.hypervisor import Placed
 from winlab.design import contract
 from winlab.design.addon import Object
-from winlab.design.plan import required, tags, volume_names
+from winlab.design.plan import required, tags
 from winlab.design.plan.model import POOL_LABEL, NodePlan
 from winlab.design.render import nodes
 from winlab.engine.run import Run
@@ -204,14 +204,13 @@ def _remove(run: Run, name: str, machine: Placed, after: Sequence[State]) -> Ste
     host = run.on(machine)
 
     def own_volumes() -> list[str]:
-        return [volume for volume in host.pool.names(f"{run.lab}.{name}.") if volume_names.is_made(volume)]
+        return disks.unused(host, host.pool.names(f"{run.lab}.{name}."))
 
     def work(progress: Progress) -> None:
         progress.say("its machine and its disks")
         domains.remove(host.conn, machine)
         host.pool.refresh()
-        for volume in own_volumes():
-            host.pool.delete(volume)
+        disks.collect(host, host.pool.names(f"{run.lab}.{name}."))
 
     def done() -> bool:
         if domains.find(host.conn, machine) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from winlab.adapters.vm import domains, first_boot
+from winlab.adapters.vm import disks, domains, first_boot
 from winlab.design.plan.model import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
@@ -28,7 +28,7 @@ def is_cut_off(run: Run, node: NodePlan) -> bool:
     if not first_boot.is_marked(host.conn, node) or domains.ended_in_order(host.conn, node):
         return False
     host.pool.refresh()
-    if not host.pool.exists(node.volume("disk").name):  # winlab was killed while it made a new one
+    if not host.pool.exists(disks.live(host, node).name):  # winlab was killed while it made a new one
         return True
     # including rotated logs (virtlogd.conf(5), max_backups)
     said = b"".join(host.pool.download(name) for name in host.pool.names(serial_log(run.lab, node.name)))
@@ -39,5 +39,5 @@ def is_cut_off(run: Run, node: NodePlan) -> bool:
 
 def has_disk(run: Run, node: NodePlan) -> bool:
     """Whether a machine's disk exists and has the header of its format."""
-    pool, disk = run.on(node).pool, node.volume("disk")
+    pool, disk = run.on(node).pool, disks.live(run.on(node), node)
     return pool.exists(disk.name) and (disk.format != "qcow2" or pool.download(disk.name, most=len(QCOW2)) == QCOW2)

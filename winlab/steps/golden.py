@@ -21,7 +21,7 @@ from winlab import data, documents, stopping
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design import contract
@@ -359,7 +359,7 @@ class _Build:
             with tempfile.TemporaryDirectory(prefix="winlab-", dir=output.parent) as folder:
                 disk = Path(folder) / "disk.qcow2"
                 self.host.pool.download_to(
-                    self.node.volume("disk").name, disk, lambda part: progress.say("fetching the disk", part)
+                    disks.live(self.host, self.node).name, disk, lambda part: progress.say("fetching the disk", part)
                 )
                 progress.say("compressing it")
                 options = ["-O", "qcow2", "-c", "-o", "compression_type=zstd"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.volumes import flush
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
@@ -25,7 +25,7 @@ def steps(run: Run, node: NodePlan) -> list[Step]:
     own = systems.of(run, node)
 
     def make_disk(progress: Progress) -> None:
-        volume = node.volume("disk")
+        volume = disks.live(run.on(node), node)
         progress.say(f"{node.disk_mib >> 10} GiB, thin")
         run.on(node).pool.create_disk(volume.name, volume.capacity_mib, volume.backing)
 
@@ -70,7 +70,8 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
             start_over(run, node, progress)
         else:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
-            xml = domain_file.domain_xml(run.plan, node, vnc, host.pool.folder)
+            names = {node.volume("disk").name: disks.live(host, node).name}
+            xml = domain_file.domain_xml(run.plan, node, vnc, host.pool.folder, names)
             domains.define_and_start(host.conn, node, xml)
         run.outputs.put(STARTED(run.lab, node.name), True)
 
@@ -91,7 +92,8 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             evidence=logs(node.name, run.lab),
         )
     progress.say("its first boot was cut off, and may have left files half written: it starts over with a new disk")
-    host, disk = run.on(node), node.volume("disk")
+    host = run.on(node)
+    disk = disks.live(host, node)
     backing = disk.backing
     if has_disk(run, node) and (own := host.pool.backing(disk.name)) is not None and host.pool.is_complete(own.name):
         backing = own.name  # the base that it was made from: the plan's may be a newer one, which is not in the pool

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from winlab import files
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design import system
@@ -423,7 +423,7 @@ def _add_store(run: Run, node: NodePlan, base: str) -> None:
     host = run.on(node)
     if domains.has_disk(host.conn, node, STORE_DRIVE):
         return
-    volume = f"{run.plan.lab}.{node.name}.store.qcow2"
+    volume = disks.current(host, node, f"{run.plan.lab}.{node.name}.store.qcow2")
     host.pool.create_disk(volume, None, base)
     domains.attach(host.conn, node, STORE_DRIVE, host.pool.path(volume))
 

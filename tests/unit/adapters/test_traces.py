@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,15 +20,16 @@ from winlab.errors import HostError, WinlabError
 class Pool:
     def __init__(self, *names: str) -> None:
         self.volumes = list(names)
+        self.over: dict[str, str] = {}
 
     def refresh(self) -> None:
         pass
 
     def names(self, prefix: str = "") -> list[str]:
-        return [name for name in self.volumes if name.startswith(prefix)]
+        return sorted(name for name in self.volumes if name.startswith(prefix))
 
-    def labs(self) -> set[str]:
-        return {name.split(".")[0] for name in self.volumes if not name.startswith("base-")}
+    def backings(self) -> dict[str, Path]:
+        return {name: Path("/pool") / base for name, base in self.over.items() if name in self.volumes}
 
     def delete(self, name: str) -> bool:
         self.volumes.remove(name)
@@ -58,6 +60,7 @@ class Host:
         self.gone: list[str] = []
         self.left: list[str] = []
         self.has_copy = False
+        self.held: set[str] = set()  # files of other domains
 
     @contextmanager
     def overlay(self) -> Iterator[Any]:
@@ -80,7 +83,7 @@ class Host:
             self.hosts,
             self.overlay,
             lambda kind, name: self.gone.append(f"{kind} {name}"),
-            lambda kind, name: self.left.append(f"{kind} {name}"),
+            lambda kind, name, why: self.left.append(f"{kind} {name}: {why}"),
         )
 
 
@@ -98,6 +101,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
         domains, "machines", lambda _conn, lab=None: [one for one in made.machines if lab in (None, one.tag.lab)]
     )
     monkeypatch.setattr(domains, "remove", remove)
+    monkeypatch.setattr(domains, "files", lambda _conn: made.held)
     monkeypatch.setattr(domains, "copies", lambda _conn, lab: [f"my-{lab}"] if made.has_copy else [])
     return made
 
@@ -121,9 +125,10 @@ def test_what_a_user_made_of_a_lab_stays(host: Host) -> None:
     host.pool.volumes += [*theirs, "lab.node-1.serial.log.0", "lab.load-windows.iso"]
     host.has_copy = True
     assert host.remove("lab") == []
-    made = ["disk.qcow2", "serial.log.0"]
-    assert host.gone == [*ALL, *(f"volume lab.node-1.{name}" for name in made), "volume lab.load-windows.iso"]
-    assert host.left == ["domain my-lab", *(f"volume {name}" for name in theirs)]
+    made = ["lab.load-windows.iso", "lab.node-1.disk.qcow2", "lab.node-1.serial.log.0"]
+    assert host.gone == [*ALL, *(f"volume {name}" for name in made)]
+    left = ["domain my-lab", *(f"volume {name}" for name in sorted(theirs))]
+    assert host.left == [f"{one}: winlab did not make it" for one in left]
     assert host.pool.volumes == ["lab2.node-1.disk.qcow2", "base-debian-13.qcow2", *theirs]
 
 
@@ -152,3 +157,35 @@ def test_the_disks_of_a_machine_that_does_not_go_stay(host: Host) -> None:
 def test_a_lab_is_known_by_any_of_its_traces(host: Host) -> None:
     found = traces.labs(host.hosts, host.overlay)
     assert {lab: len(machines) for lab, machines in found.items()} == {"lab": 2, "lab2": 0, "lab3": 0}
+
+
+def test_disks_that_something_else_depends_on_stay(host: Host) -> None:
+    """A user's overlay on a lab's disk would break, as a copy of the lab would."""
+    base, mine, in_use = "lab.node-1.disk.qcow2", "lab.node-1.disk-mine.qcow2", "lab.node-1.store.qcow2"
+    host.pool.volumes += ["lab.node-1.disk-2.qcow2", mine, in_use, "lab.node-1.seed.iso"]
+    host.pool.over = {"lab.node-1.disk-2.qcow2": base, mine: base, base: "base-debian-13.qcow2"}
+    host.held = {f"/elsewhere/{in_use}"}  # by a link
+    assert host.remove("lab") == []
+    assert host.gone == [*ALL, "volume lab.node-1.disk-2.qcow2", "volume lab.node-1.seed.iso"]
+    assert host.left == [
+        f"volume {mine}: winlab did not make it",
+        f"volume {base}: '{mine}' is based on it",
+        f"volume {in_use}: a machine has it",
+    ]
+    assert "lab" not in traces.labs(host.hosts, host.overlay)
+    host.held.clear()
+    host.pool.volumes.remove(mine)
+    assert "lab" in traces.labs(host.hosts, host.overlay)
+    assert host.remove("lab") == []
+    assert host.gone[-2:] == [f"volume {base}", f"volume {in_use}"]
+
+
+def test_the_last_copy_of_a_lab_takes_the_disks_under_it_with_it(host: Host) -> None:
+    base, copied = "lab.node-1.disk.qcow2", "lab2.node-1.disk.qcow2"
+    host.pool.over = {copied: base, base: "base-debian-13.qcow2"}
+    assert host.remove("lab") == []
+    assert host.gone == ALL
+    host.gone.clear()
+    assert host.remove("lab2") == []
+    assert host.gone == [f"volume {copied}", f"volume {base}"]
+    assert host.pool.volumes == ["base-debian-13.qcow2"]

@@ -21,7 +21,7 @@ from winlab.events import Event, Note, StepDone
 from winlab.operations import destroy, making
 from winlab.site import Site
 
-Report = Callable[[str, str], None]
+Report = Callable[..., None]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
 
     def remove(lab: str, _hosts: object, _overlay: object, gone: Report, left: Report) -> object:
         gone("network", lab)
-        left("volume", f"{lab}.mine.qcow2")
+        left("volume", f"{lab}.mine.qcow2", traces.USERS)
         return list(found)
 
     monkeypatch.setattr(connection, "connected", connected)

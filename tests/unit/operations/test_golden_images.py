@@ -360,8 +360,8 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
         def path(self, name: str) -> Path:
             return Path("/pool") / name
 
-        def backing(self, _name: str) -> Path | None:
-            return None
+        def backings(self) -> dict[str, Path]:
+            return {}
 
         def allocation(self, _name: str) -> int:
             return 1

@@ -60,8 +60,8 @@ class Pool:
     def path(self, name: str) -> Path:
         return Path("/pool") / name
 
-    def backing(self, name: str) -> Path | None:
-        return self.path("base-debian-13-aa.qcow2") if name.startswith("lab.") else None
+    def backings(self) -> dict[str, Path]:
+        return {"lab.controller-1.disk.qcow2": self.path("base-debian-13-aa.qcow2")}
 
     def is_complete(self, name: str) -> bool:
         return True

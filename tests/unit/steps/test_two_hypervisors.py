@@ -10,7 +10,7 @@ import pytest
 import runs
 import sites
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import definitions, domains
 from winlab.design.plan import tags
 from winlab.design.plan.facts import HYPERVISOR, MachineFacts
 from winlab.design.plan.model import Plan
@@ -33,6 +33,9 @@ class Pool:
 
     def __init__(self) -> None:
         self.written: list[str] = []
+
+    def names(self, prefix: str) -> list[str]:
+        return [name for name in self.written if name.startswith(prefix)]
 
     def is_complete(self, name: str) -> bool:
         return name in self.written
@@ -123,6 +126,7 @@ def test_no_step_touches_the_pool_of_another(monkeypatch: pytest.MonkeyPatch, tm
         asked.setdefault(one.domain, set()).add(conn)
 
     monkeypatch.setattr(domains, "find", find)
+    monkeypatch.setattr(definitions, "persistent", find)
     monkeypatch.setattr(LinuxSteps, "image", lambda *_: tmp_path)
     monkeypatch.setattr(LinuxSteps, "check_image", lambda *_: None)
     steps = every(run)

@@ -264,12 +264,16 @@ def attach(conn: libvirt.virConnect, machine: Named, target: str, path: Path) ->
 
 @answering()
 def files(conn: libvirt.virConnect) -> set[str]:
-    """The paths of all files that are disks or CDs of any domain."""
+    """The paths of all files that are disks or CDs of any domain, now or at its next start.
+
+    Included are the files under a disk that libvirt names: those of a running domain.
+    """
     paths = set()
     for domain in conn.listAllDomains():
         with _there():
-            root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
-            paths |= {str(source.get("file")) for source in root.findall("devices/disk/source")}
+            for flags in (0, libvirt.VIR_DOMAIN_XML_INACTIVE):
+                root = etree.fromstring(domain.XMLDesc(flags).encode())
+                paths |= {str(source.get("file")) for source in root.findall("devices/disk//source[@file]")}
     return paths
 
 

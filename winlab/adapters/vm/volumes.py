@@ -22,7 +22,6 @@ from lxml.builder import E as X
 
 from winlab import files, locks, settings, stopping
 from winlab.adapters.vm.connection import answering, explained
-from winlab.design.plan import volume_names
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 
 CHUNK = 1 << 18
@@ -89,10 +88,6 @@ class StoragePool:
         with _pool_lock:
             return sorted(name for name in self._pool.listVolumes() if name.startswith(prefix))
 
-    def labs(self) -> set[str]:
-        """The labs that have volumes, by the volumes' names."""
-        return {lab for name in self.names() if (lab := volume_names.lab_of(name)) is not None}
-
     def exists(self, name: str) -> bool:
         """Whether the volume exists."""
         return self._find(name) is not None
@@ -143,8 +138,24 @@ class StoragePool:
     @answering()
     def backing(self, name: str) -> Path | None:
         """The path, on the hypervisor, of a volume's backing file; None if it has none."""
-        path = etree.fromstring(self._get(name).XMLDesc(0).encode()).findtext("backingStore/path")
-        return None if path is None else Path(path)
+        return _backing(self._get(name))
+
+    @answering()
+    def backings(self) -> dict[str, Path]:
+        """The paths of the backing files of all volumes that have one, by the volumes' names. Reads each one's XML."""
+        with _pool_lock:
+            volumes = self._pool.listAllVolumes()
+        found = {}
+        for volume in volumes:
+            try:
+                path = _backing(volume)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:  # it was just removed
+                    raise
+            else:
+                if path is not None:
+                    found[str(volume.name())] = path
+        return found
 
     def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
         """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
@@ -507,6 +518,11 @@ class StoragePool:
                 return self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
             except libvirt.libvirtError as error:
                 raise _no_volume(name, error) from error
+
+
+def _backing(volume: libvirt.virStorageVol) -> Path | None:
+    path = etree.fromstring(volume.XMLDesc(0).encode()).findtext("backingStore/path")
+    return None if path is None else Path(path)
 
 
 def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:

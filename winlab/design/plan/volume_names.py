@@ -2,17 +2,29 @@
 
 Volumes carry no tags, so winlab knows its own by these names alone. Others in the pool may begin like them: a clone's
 disk, ``lab.node-1.disk-clone.qcow2``, or a user's ``lab.qcow2``. No command touches those.
+
+A machine's disk has generations: ``disk.qcow2``, which plans name, then ``disk-2.qcow2``, ``disk-3.qcow2`` and so on.
+Each later one was made over an earlier one that must not change any more, or beside it. So has ``store.qcow2``.
+
+A snapshot's volumes are named ``<lab>@<snapshot>.<node>.<what>``. They are not the lab's, and may outlive it.
 """
 
 from __future__ import annotations
 
 import re
 
+_WORD = "[a-z][a-z0-9-]*"
+_NUMBER = "[2-9]|[1-9][0-9]+"
 _NAME = re.compile(
-    r"(?P<lab>[a-z][a-z0-9-]*)\."
-    r"([a-z][a-z0-9-]*\."
-    r"(disk\.qcow2|seed\.iso|answer\.iso|media\.qcow2|store\.qcow2|push\.iso|serial\.log(\.[0-9]+)?)"
+    rf"(?P<lab>{_WORD})\."
+    rf"({_WORD}\."
+    rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|media\.qcow2|push\.iso|serial\.log(\.[0-9]+)?)"
     r"|load-[a-z]+\.iso)"
+)
+_DISK = re.compile(rf"(?P<stem>.+\.(disk|store))(-(?P<number>{_NUMBER}))?\.qcow2")
+_SNAPSHOT = re.compile(
+    rf"(?P<lab>{_WORD})@(?P<snapshot>{_WORD})\.{_WORD}\."
+    r"((disk|store|media|cd-[a-z]+)\.qcow2|(seed|answer|push)\.iso|memory|state|save|xml)"
 )
 
 
@@ -25,3 +37,31 @@ def lab_of(name: str) -> str | None:
 def is_made(name: str) -> bool:
     """Whether winlab makes volumes of this name for labs."""
     return lab_of(name) is not None
+
+
+def generation(name: str) -> int:
+    """Which generation of a machine's disk or store a volume is, from 1 on; 0 if it is neither."""
+    match = _disk(name)
+    return 0 if match is None else int(match["number"] or 1)
+
+
+def first(name: str) -> str:
+    """The name that plans have for a volume of any generation; of another volume, its own name."""
+    match = _disk(name)
+    return name if match is None else f"{match['stem']}.qcow2"
+
+
+def of_generation(name: str, number: int) -> str:
+    """The name of a generation of a disk or store. *name* is that of any other generation."""
+    planned = first(name)
+    return planned if number == 1 else f"{planned.removesuffix('.qcow2')}-{number}.qcow2"
+
+
+def _disk(name: str) -> re.Match[str] | None:
+    return _DISK.fullmatch(name) if is_made(name) else None
+
+
+def snapshot_of(name: str) -> tuple[str, str] | None:
+    """The snapshot that a volume belongs to, as its lab and its own name; None if it is not a snapshot's."""
+    match = _SNAPSHOT.fullmatch(name)
+    return (match["lab"], match["snapshot"]) if match is not None and not name.startswith("base-") else None

@@ -6,7 +6,9 @@ Windows guests. The differences between systems, KVM and TCG, kernel and userspa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from lxml import etree
 from lxml.builder import E as X
@@ -39,8 +41,18 @@ def serial_log(lab: str, node: str) -> str:
     return f"{lab}.{node}.serial.log"
 
 
-def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = settings.POOL_PATH) -> str:
-    """The domain of *node*, as libvirt's XML; *pool* is where the hypervisor has the storage pool."""
+def domain_xml(
+    plan: Plan,
+    node: NodePlan,
+    vnc_password: str,
+    pool: Path = settings.POOL_PATH,
+    names: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """The domain of *node*, as libvirt's XML.
+
+    :param pool: where the hypervisor has the storage pool.
+    :param names: the names of volumes that are not named as planned, by their planned names.
+    """
     kvm = plan.hypervisors[node.hypervisor].accelerator == "kvm"
     root = X.domain(
         X.name(node.domain),
@@ -58,7 +70,7 @@ def domain_xml(plan: Plan, node: NodePlan, vnc_password: str, pool: Path = setti
         # of a machine with a panic device nothing is lost then, and Windows does not restart again and again
         X.on_crash("preserve" if node.system.tells_crash else "destroy"),
         X.pm(X("suspend-to-mem", enabled="no"), X("suspend-to-disk", enabled="no")),
-        _devices(plan, node, vnc_password, pool, kvm=kvm),
+        _devices(plan, node, vnc_password, pool, names, kvm=kvm),
         type="kvm" if kvm else "qemu",
     )
     text: str = etree.tostring(root, pretty_print=True, encoding="unicode")
@@ -116,16 +128,19 @@ def _clock(node: NodePlan, *, kvm: bool) -> etree._Element:
     return clock
 
 
-def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path, *, kvm: bool) -> etree._Element:
+def _devices(
+    plan: Plan, node: NodePlan, vnc_password: str, pool: Path, names: Mapping[str, str], *, kvm: bool
+) -> etree._Element:
     devices = X.devices()
     target, bus = {"virtio-blk": ("vda", "virtio"), "virtio-scsi": ("sda", "scsi"), "sata": ("sda", "sata")}[node.bus]
     drive, drive_bus = node.system.payload_drive
     if "scsi" in (drive_bus, bus):
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
-    devices.append(_disk(pool, node.volume("disk"), "disk", target, bus, boot=1))
+    files = {volume.role: pool / names.get(volume.name, volume.name) for volume in node.volumes}
+    devices.append(_disk(node.volume("disk"), files["disk"], "disk", target, bus, boot=1))
     drives = [(volume, *DRIVES[volume.role]) for volume in node.volumes if volume.role in DRIVES]
-    devices.extend(_disk(pool, volume, device, at, on, boot) for volume, device, at, on, boot in drives)
+    devices.extend(_disk(volume, files[volume.role], device, at, on, boot) for volume, device, at, on, boot in drives)
     if drive not in (at for _, _, at, _, _ in drives):  # empty until a CD is inserted
         devices.append(X.disk(X.target(dev=drive, bus=drive_bus), X.readonly(), type="file", device="cdrom"))
     log = pool / serial_log(plan.lab, node.name)
@@ -156,7 +171,7 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path, *, kvm: 
 
 
 def _disk(
-    pool: Path, volume: VolumePlan, device: str, target: str, bus: str, boot: int | None = None
+    volume: VolumePlan, file: Path, device: str, target: str, bus: str, boot: int | None = None
 ) -> etree._Element:
     driver = X.driver(name="qemu", type=volume.format)
     if volume.role == "disk":
@@ -164,7 +179,7 @@ def _disk(
     disk = X.disk(
         driver,
         # by path: libvirt's AppArmor helper makes no rules for disks by pool and volume
-        X.source(file=str(pool / volume.name)),
+        X.source(file=str(file)),
         X.target(dev=target, bus=bus),
         type="file",
         device=device,

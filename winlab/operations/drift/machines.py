@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from winlab.adapters.vm import definitions, domains, machine_xml
+from winlab.adapters.vm import definitions, disks, domains, machine_xml
 from winlab.adapters.vm.machine_xml import Other
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
@@ -93,12 +93,14 @@ def _compare(run: Run, node: NodePlan, xml: str) -> Iterator[Other]:
 
 def _wanted(run: Run, node: NodePlan, password: str) -> str:
     """The machine's definition as planned, with what it gained or lost after its first start."""
-    store = f"{run.lab}.{node.name}.store.qcow2"
+    host = run.on(node)
+    names = {node.volume("disk").name: disks.live(host, node).name}
+    store = disks.current(host, node, f"{run.lab}.{node.name}.store.qcow2")
     return machine_xml.with_disks(
-        domain_file.domain_xml(run.plan, node, password, run.on(node).pool.folder),
-        add=str(run.on(node).pool.folder / store) if run.on(node).pool.exists(store) else "",
+        domain_file.domain_xml(run.plan, node, password, host.pool.folder, names),
+        add=str(host.pool.folder / store) if host.pool.exists(store) else "",
         target=STORE_DRIVE,
-        without=frozenset(name for name in _read_once(node) if not run.on(node).pool.exists(name)),
+        without=frozenset(name for name in _read_once(node) if not host.pool.exists(name)),
     )
 
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from winlab.adapters.vm import definitions, domains, machine_xml
+from winlab.adapters.vm import definitions, disks, domains, machine_xml
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
@@ -35,7 +36,7 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
         host.pool.refresh()  # libvirt does not notice by itself what other programs did to the folder
     for node in subject.nodes:
         pool = run.on(node).pool
-        disk = node.volume("disk")
+        disk = disks.live(run.on(node), node)
         if not has_disk(run, node):
             actual = "damaged" if pool.exists(disk.name) else "gone"
             yield _told(node, disk.name, "there", actual, _lost(run, node))
@@ -44,6 +45,9 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
             yield _told(node, f"{disk.name}: size", f"{disk.capacity_mib} MiB", f"{size} MiB", _lost(run, node))
         if disk.backing is not None and pool.backing(disk.name) is None:
             yield _told(node, f"{disk.name}: base", disk.backing, "none", _lost(run, node))
+        for name in disks.chain(pool, disk.name):
+            if volume_names.is_made(name) and not pool.exists(name):  # an earlier generation; for others see bases
+                yield _told(node, name, "there", "gone", _lost(run, node))
 
 
 def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) -> Finding:
@@ -69,7 +73,7 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
                 drift = Drift("volume", node.name, f"{name}: marker", "there", "gone", "made again", mendable=True)
                 yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
                 continue
-            if run.on(node).pool.exists(name) or name == node.volume("disk").name:
+            if run.on(node).pool.exists(name) or volume_names.first(name) == node.volume("disk").name:
                 continue
             if name.startswith(PREFIX) or name in _lent(run.lab, node):
                 drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", mendable=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import golden
 from winlab.design.plan.model import WindowsNode
@@ -43,14 +43,17 @@ def read(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> list[
 
 def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dict[str, bytes]:
     offline.check_tools()
-    volume, disk = node.volume("disk"), folder / "disk.qcow2"
+    host, disk = run.on(node), folder / "disk.qcow2"
+    volume = disks.live(host, node)
     progress.say("reading Windows Setup's logs off the disk")
-    with domains.paused(run.on(node).conn, node):
-        _fetch(run.on(node).pool, volume.name, disk)
+    with domains.paused(host.conn, node):
+        _fetch(host.pool, volume.name, disk)
     # not the plan's backing: that is what a new disk would be based on
-    if (backing := run.on(node).pool.backing(volume.name)) is not None:
-        base = _base(run.on(node).pool, backing.name, folder, progress)
-        offline.put_on(disk, base, "qcow2" if backing.suffix == ".qcow2" else "raw")
+    above = disk
+    for name in list(disks.chain(host.pool, volume.name))[1:]:
+        base = _base(host.pool, name, folder, progress)
+        offline.put_on(above, base, "qcow2" if name.endswith(".qcow2") else "raw")
+        above = base
     logs = offline.read(disk, LOGS, folder)
     if not logs:
         raise WinlabError(
@@ -60,7 +63,7 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
 
 
 def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> Path:
-    """A local file with the content of the base volume: the cache's golden image, or otherwise a copy."""
+    """A local file with the content of a volume under the disk: the cache's golden image, or otherwise a copy."""
     key = golden.key_of(volume)
     kept = None if key is None else golden_cache.find(key)
     # an image that was removed and rebuilt has the same key, but not the same content
@@ -68,9 +71,9 @@ def _base(pool: StoragePool, volume: str, folder: Path, progress: Progress) -> P
         progress.say("comparing the golden image in the cache with the one in the pool")
         if pool.holds(volume, kept.path):
             return kept.path
-    progress.say("fetching the golden image that the disk is based on")
-    _fetch(pool, volume, folder / "base")
-    return folder / "base"
+    progress.say(f"fetching '{volume}', which the disk is based on")
+    _fetch(pool, volume, folder / volume)
+    return folder / volume
 
 
 def _fetch(pool: StoragePool, volume: str, target: Path) -> None:

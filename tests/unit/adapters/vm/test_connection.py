@@ -55,6 +55,7 @@ ASKED: dict[str, Callable[[Any], object]] = {
     "files": domains.files,
     "volume": lambda conn: StoragePool(conn).exists("x"),
     "names": lambda conn: StoragePool(conn).names(),
+    "backings": lambda conn: StoragePool(conn).backings(),
     "folder": lambda conn: StoragePool(conn).folder,
 }
 

@@ -32,6 +32,8 @@ from winlab.steps.states import (
 from winlab.supply.artifacts import store
 
 DISK = "lab.controller-1.disk.qcow2"
+THIRD = "lab.controller-1.disk-3.qcow2"
+NODE_DOMAIN = "winlab-lab.controller-1"
 
 
 @pytest.fixture
@@ -461,6 +463,50 @@ def test_a_detached_disk_is_attached_again(lab: Standing) -> None:
     assert finding.mend is not None
     finding.mend(Quiet())
     assert [one.what for one in lab.drifts()] == ["disk sdc while it runs"]
+
+
+def on_later_generations(lab: Standing) -> None:
+    """The node's disk is the third one, over two frozen ones; its store is the second, made beside a frozen one."""
+    base = lab.plan.node(NODE).volume("base").name
+    size = lab.plan.node(NODE).disk_mib
+    lab.pool.add("lab.controller-1.disk-2.qcow2", backing=DISK, size=size)
+    lab.pool.add(THIRD, backing="lab.controller-1.disk-2.qcow2", size=size)
+    lab.pool.add("lab.controller-1.store.qcow2", backing=base)
+    lab.pool.add("lab@ready.controller-1.store.qcow2", backing="lab.controller-1.store.qcow2")
+    lab.pool.add("lab.controller-1.store-2.qcow2", backing=base)
+    lab.change(NODE, DISK, THIRD, live=True)
+
+
+def test_disks_of_later_generations_are_as_planned(lab: Standing) -> None:
+    on_later_generations(lab)
+    assert told(lab.drifts())[0][1:4] == ("disk sdc", "lab.controller-1.store-2.qcow2 (disk on scsi)", "none")
+    finding = lab.findings()[0]
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert [one.what for one in lab.drifts()] == ["disk sdc while it runs"]
+    lab.live[NODE_DOMAIN] = lab.xml[NODE_DOMAIN]
+    assert lab.drifts() == []
+    lab.xml.pop(NODE_DOMAIN)
+    lab.states[NODE_DOMAIN] = "gone"
+    finding = only(lab.findings())
+    assert finding.mend is not None
+    finding.mend(Quiet())
+    assert f'{THIRD}"' in lab.xml[NODE_DOMAIN]
+
+
+def test_a_frozen_store_of_an_earlier_lab_is_not_attached(lab: Standing) -> None:
+    lab.pool.add("lab.node-1.store.qcow2", backing=lab.plan.node(NODE).volume("base").name)
+    lab.pool.add("lab@ready.node-1.store.qcow2", backing="lab.node-1.store.qcow2")
+    assert lab.drifts() == []
+
+
+@pytest.mark.parametrize("lost", [DISK, THIRD])
+def test_a_lost_generation_is_reported(lab: Standing, lost: str) -> None:
+    on_later_generations(lab)
+    lab.pool.volumes.pop(lost)
+    drifts = [one for one in lab.drifts() if one.area == "volume"]
+    assert told(drifts) == [(NODE, lost, "there", "gone", False)]
+    assert "destroy the lab" in drifts[0].action
 
 
 # -- nodes and cluster

@@ -14,7 +14,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.vm import agent, domains
+from winlab.adapters.vm import agent, definitions, domains
 from winlab.design.cause.reading import recognise
 from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan
@@ -36,12 +36,26 @@ FILES = {"Windows/Panther/setuperr.log": LOG, "$WINDOWS.~BT/Sources/Panther/setu
 class Pool:
     """A clone's overlay on a golden image in the pool, whose file only root and QEMU may read."""
 
+    folder = Path("/pool")
+
     def __init__(self, node: NodePlan) -> None:
         self.disk, self.base = node.volume("disk").name, node.volume("base").name
+        self.over: dict[str, str] = {self.disk: self.base}
         self.fetched: list[str] = []
 
+    def exists(self, name: str) -> bool:
+        return name in (*self.over, self.base)
+
+    def names(self, prefix: str) -> list[str]:
+        return [name for name in self.over if name.startswith(prefix)]
+
+    def refresh(self) -> None: ...
+
+    def backings(self) -> dict[str, Path]:
+        return {name: self.folder / base for name, base in self.over.items()}
+
     def backing(self, name: str) -> Path | None:
-        return Path("/pool") / self.base if name == self.disk else None
+        return self.backings().get(name)
 
     def allocation(self, name: str) -> int:
         return len(BASE)
@@ -64,6 +78,7 @@ class Programs:
     def __init__(self, *, installed: bool = True) -> None:
         self.installed = installed
         self.base: Path | None = None
+        self.rebased: list[str] = []
 
     def find(self, program: str) -> str | None:
         return f"/usr/bin/{program}" if self.installed else None
@@ -72,6 +87,7 @@ class Programs:
         words = [str(word) for word in args]
         if words[1] == "rebase":
             self.base = Path(words[words.index("-b") + 1])
+            self.rebased.append(f"{Path(words[-1]).name} on {self.base.name}")
             assert words[words.index("-F") + 1] == "qcow2"
             assert "-u" in words
         elif self.base is None and words[0] == "qemu-img":
@@ -93,6 +109,7 @@ class Programs:
 def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Run, NodePlan]:
     monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(domains, "paused", lambda *_: nullcontext())
+    monkeypatch.setattr(definitions, "persistent", lambda *_: None)
     monkeypatch.setattr(golden_cache, "find", lambda _: None)
     monkeypatch.setattr(agent, "answers", lambda *_: False)
     plan = plans.make(plans.KVM, "1-1-1")
@@ -124,6 +141,20 @@ def test_a_clone_s_disk_is_based_on_a_readable_copy(
     assert (programs.base == file) is (fetched == 1)
     names = {"Panther-setuperr.log", "WINDOWS.~BT-Sources-Panther-setupact.log", "screen.png", "serial.log"}
     assert {path.name for path in folder.iterdir()} == names
+
+
+def test_a_disk_of_a_later_generation_is_put_on_copies_of_all_under_it(
+    clone: tuple[Run, NodePlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, node = clone
+    pool = cast(Pool, run.on(node).pool)
+    pool.over = {"lab.node-1.disk-2.qcow2": pool.disk, **pool.over}
+    programs = Programs()
+    monkeypatch.setattr(offline, "run", programs)
+    folder, _ = evidence.collect(run, node, systems.of(run, node).disk_logs, Quiet())
+    assert (folder / "Panther-setuperr.log").read_bytes() == LOG
+    assert pool.fetched == ["lab.node-1.disk-2.qcow2", pool.disk, pool.base]
+    assert programs.rebased == [f"disk.qcow2 on {pool.disk}", f"{pool.disk} on {pool.base}"]
 
 
 @pytest.mark.parametrize(
