@@ -15,7 +15,7 @@ from winlab.events import Progress
 from winlab.host import daemons, hook_program
 from winlab.host.changes import Record
 
-HOOK = Path("/etc/libvirt/hooks/qemu.d/winlab")  # since libvirt 6.5, beside the hooks of others
+HOOK = Path("/etc/libvirt/hooks/qemu.d/winlab")  # libvirt 6.5 and later run all in this folder
 PYTHON = Path("/usr/bin/python3")
 QEMU_CONF = Path("/etc/libvirt/qemu.conf")
 RAM = Path("/var/lib/libvirt/qemu/ram")
