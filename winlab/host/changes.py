@@ -54,6 +54,7 @@ class Changes(BaseModel):
     table: bool = False
     firewalls: list[Firewall] = Field(default_factory=list)
     pool: bool = False
+    hook: bool = Field(False, description="libvirt has noticed the hook, which is among the files")
     files: list[str] = Field(default_factory=list)
     folders: list[str] = Field(default_factory=list)
 

@@ -7,7 +7,7 @@ import os
 import pwd
 
 from winlab import settings
-from winlab.host import bridges, daemons, fabric, facts, firewall, storage, subnet
+from winlab.host import bridges, daemons, fabric, facts, firewall, memory_hook, storage, subnet
 from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.run import run
 
@@ -72,6 +72,15 @@ def libvirt(_host: Host) -> list[Requirement]:
     if not running:
         return [*requirements, Requirement(name, Status.FAIL, "stopped", "It holds the disks of all labs.", SETUP)]
     return [*requirements, Requirement(name, Status.OK, "running", "It holds the disks of all labs.")]
+
+
+@named("memory of clones", "Clones of a running lab need its memory.")
+def clones(_host: Host) -> list[Requirement]:
+    """How clones of a running lab get its memory. Either way works."""
+    why = "Clones that share a snapshot's memory start at once, and take only as much memory as they change."
+    trouble = memory_hook.trouble()
+    detail = f"each clone restores the whole memory: {trouble}" if trouble else "copy-on-write"
+    return [Requirement("memory of clones", Status.OK, detail, why)]
 
 
 @named("Open vSwitch", "Nodes' network cards are plugged into it.")
@@ -214,4 +223,4 @@ def recorded(host: Host) -> list[Requirement]:
     ]
 
 
-CHECKS = (recorded, group, libvirt, ovs, ovn, bridge, uplink)
+CHECKS = (recorded, group, libvirt, clones, ovs, ovn, bridge, uplink)

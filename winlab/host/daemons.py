@@ -16,6 +16,7 @@ from winlab.host.changes import Changes, Record
 from winlab.run import find, run
 
 LIBVIRTD_CONF = settings.HOST_FILE.with_name("libvirtd.conf")
+LIBVIRTD_PID = Path("/run/libvirtd.pid")
 OVS_CTL = Path("/usr/share/openvswitch/scripts/ovs-ctl")
 OVN_CTL = Path("/usr/share/ovn/scripts/ovn-ctl")
 OVS_RUN = Path("/run/openvswitch")
@@ -132,7 +133,7 @@ DAEMONS = {
         "libvirtd",
         libvirt_up,
         ("libvirtd", "-d", "-f", str(LIBVIRTD_CONF)),
-        pidfile=Path("/run/libvirtd.pid"),
+        pidfile=LIBVIRTD_PID,
         program="libvirtd",
     ),
     # "random" means: made once, then kept in /etc/openvswitch/system-id.conf (man ovs-ctl).
@@ -258,6 +259,15 @@ def _ensure_service(service: str, daemon: str, record: Record, progress: Progres
     if not Path(DAEMONS[daemon].needs).exists():
         raise HostError(f"'{DAEMONS[daemon].needs}' is missing.", cure="Run 'sudo winlab host setup --install'.")
     _ensure_daemon(DAEMONS[daemon], record, progress)
+
+
+def reload_libvirt() -> None:
+    """Have libvirt's daemon, if it runs, read its hooks and definitions again (SIGHUP). Machines keep running."""
+    if has_systemd():
+        for unit in pick_units("libvirt", lambda unit: _unit_state("cat", unit))[:1]:
+            run(["systemctl", "try-reload-or-restart", unit.replace(".socket", ".service")], timeout=120)
+    elif (pid := running(LIBVIRTD_PID, "libvirtd")) is not None:
+        os.kill(pid, signal.SIGHUP)
 
 
 def _stop_daemon(name: str, record: Record, progress: Progress) -> None:

@@ -9,7 +9,7 @@ from winlab import files, settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, packages, storage, subnet, units
+from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, memory_hook, packages, storage, subnet, units
 from winlab.host.changes import Record, alone
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -67,6 +67,7 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trus
     storage.ensure_kvm_mode(record, progress)
     daemons.ensure("libvirt", record, progress)
     storage.ensure_pool(record, progress)
+    memory_hook.ensure(record, progress)
 
     progress.say("network", 0.4)
     if daemons.has_systemd():
