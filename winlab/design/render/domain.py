@@ -144,7 +144,8 @@ def _devices(plan: Plan, node: NodePlan, vnc_password: str, pool: Path, *, kvm: 
                 passwd=vnc_password,
             ),
             X.video(X.model(type="vga")),
-            X.memballoon(model="virtio"),
+            # with one, a guest could change the snapshot whose memory it shares. Without this line libvirt adds one
+            X.memballoon(model="none"),
             X.rng(X.backend("/dev/urandom", model="random"), model="virtio"),
         ]
     )
