@@ -159,7 +159,8 @@ def _devices(
                 passwd=vnc_password,
             ),
             X.video(X.model(type="vga")),
-            X.memballoon(model="virtio"),
+            # with one, a guest could change the snapshot whose memory it shares. Without this line libvirt adds one
+            X.memballoon(model="none"),
             X.rng(X.backend("/dev/urandom", model="random"), model="virtio"),
         ]
     )
