@@ -253,6 +253,7 @@ def test_a_second_setup_or_teardown_waits(tmp_path: Path, monkeypatch: pytest.Mo
 def test_files_of_the_user_in_the_pool_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """N5: teardown removed each file in the pool's folder."""
     ours = {"lab.node-1.disk.qcow2", "lab.node-1.serial.log.0", "base-debian-13-0.qcow2", "base-x.iso.complete"}
+    ours |= {"lab.node-1.disk-2.qcow2", "lab@ready.node-1.memory"}
     theirs = {"lab.node-1.disk-clone.qcow2", "lab.qcow2", "notes.txt"}
     pool = tmp_path / "pool"
     (pool / "base-folder").mkdir(parents=True)

@@ -178,6 +178,20 @@ def test_a_new_machine_ignores_the_log_of_an_earlier_one(machine: Machine) -> No
     assert machine.forgotten == 1  # a new first controller has another CA
 
 
+def test_a_new_machine_has_the_disk_that_was_made_for_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planned one is frozen: a copy of an earlier lab of this name is based on it."""
+    asked: list[object] = []
+    monkeypatch.setattr(machines.domain_file, "domain_xml", lambda *row: asked.append(row[-1]) or machine.xml)
+    planned = machine.node.volume("disk").name
+    machine.volumes.append(planned)
+    made = {"lab2.node-1.disk.qcow2": Path("/pool") / planned}
+    monkeypatch.setattr(machine.run.on(machine.node).pool, "backings", lambda: made, raising=False)
+    machine.domain.destroy()
+    machine.domain.undefine()
+    machine.step.run(Quiet())
+    assert asked == [{planned: "lab.controller-1.disk-2.qcow2"}]
+
+
 def test_inputs_of_a_first_boot_are_on_disk_before_the_machine_is_made(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

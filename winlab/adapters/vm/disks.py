@@ -46,7 +46,9 @@ def current(host: Hypervisor, machine: Named, planned: str) -> str:
 def _attached(host: Hypervisor, machine: Named) -> Iterator[str]:
     """The volumes with which a machine's disks start next, each followed by those under it."""
     xml = definitions.persistent(host.conn, machine)
-    for disk in () if xml is None else machine_xml.read(xml).disks.values():
+    if xml is None:
+        return
+    for disk in machine_xml.read(xml).disks.values():
         file = PurePath(disk.file)
         if disk.device == "disk" and file.parent == host.pool.folder:
             yield from chain(host.pool, file.name)

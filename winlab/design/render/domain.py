@@ -137,10 +137,14 @@ def _devices(
     if "scsi" in (drive_bus, bus):
         devices.append(X.controller(type="scsi", index="0", model="virtio-scsi"))
     devices.append(X.controller(type="usb", index="0", model="qemu-xhci"))
-    files = {volume.role: pool / names.get(volume.name, volume.name) for volume in node.volumes}
-    devices.append(_disk(node.volume("disk"), files["disk"], "disk", target, bus, boot=1))
+
+    def add(volume: VolumePlan, device: str, target: str, bus: str, boot: int | None = None) -> None:
+        devices.append(_disk(volume, pool / names.get(volume.name, volume.name), device, target, bus, boot))
+
+    add(node.volume("disk"), "disk", target, bus, boot=1)
     drives = [(volume, *DRIVES[volume.role]) for volume in node.volumes if volume.role in DRIVES]
-    devices.extend(_disk(volume, files[volume.role], device, at, on, boot) for volume, device, at, on, boot in drives)
+    for row in drives:
+        add(*row)
     if drive not in (at for _, _, at, _, _ in drives):  # empty until a CD is inserted
         devices.append(X.disk(X.target(dev=drive, bus=drive_bus), X.readonly(), type="file", device="cdrom"))
     log = pool / serial_log(plan.lab, node.name)
@@ -171,9 +175,7 @@ def _devices(
     return devices
 
 
-def _disk(
-    volume: VolumePlan, file: Path, device: str, target: str, bus: str, boot: int | None = None
-) -> etree._Element:
+def _disk(volume: VolumePlan, file: Path, device: str, target: str, bus: str, boot: int | None) -> etree._Element:
     driver = X.driver(name="qemu", type=volume.format)
     if volume.role == "disk":
         driver.set("discard", "unmap")

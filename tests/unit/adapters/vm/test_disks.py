@@ -24,7 +24,7 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.events import Quiet
-from winlab.steps import machines
+from winlab.steps import machines, payload
 
 PLAN = plans.make(plans.KVM, "1-1-1", "workers.os=debian-13")
 NODE = PLAN.node("node-1")
@@ -182,6 +182,29 @@ def test_a_disk_under_another_lab_s_stays_and_the_lab_is_made_again_beside_it(ho
     host.define(SECOND)
     assert host.destroy("lab2") == ([COPIED, DISK], [])
     assert host.destroy("lab") == ([SECOND], [])
+
+
+def test_a_machine_that_starts_over_keeps_what_is_frozen(host: Host) -> None:
+    host.pool.add(DISK, BASE)
+    host.pool.add(SAVED, DISK)
+    host.pool.add(SECOND, DISK)
+    host.define(SECOND).create()
+    machines.start_over(runs.run(PLAN, conn=host.conn, pool=host.pool), NODE, Quiet())
+    assert {name: base.name for name, base in host.pool.backings().items()} == {DISK: BASE, SAVED: DISK, SECOND: BASE}
+    assert domains.is_running(host.conn, NODE)
+
+
+def test_a_store_is_made_beside_a_frozen_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    attached: list[str] = []
+    monkeypatch.setattr(domains, "attach", lambda *row: attached.append(row[-1].name))
+    host.pool.add(STORE, BASE)
+    host.pool.add("lab@ready.node-1.store.qcow2", STORE)
+    host.pool.add(DISK, BASE)
+    host.define(DISK)
+    payload._add_store(runs.run(PLAN, conn=host.conn, pool=host.pool), NODE, BASE)
+    assert attached == ["lab.node-1.store-2.qcow2"]
+    assert host.pool.backing(attached[0]) == host.pool.path(BASE)
+    assert host.pool.exists(STORE)
 
 
 def test_a_machine_is_defined_with_its_own_names() -> None:
