@@ -86,8 +86,10 @@ class SavedNode(BaseModel):
     """A machine in a snapshot.
 
     :param drives: by target.
-    :param split: whether the memory is a volume of its own, so that copies can share it. Otherwise the save image is
-        whole. None: no memory was saved.
+    :param split: whether the memory is a volume of its own. Otherwise the save image is whole. None: no memory was
+        saved.
+    :param sample: where in the memory a page is that is not empty: by it, a copy is checked before it runs. None:
+        copies can't share the memory.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -95,6 +97,7 @@ class SavedNode(BaseModel):
     drives: dict[str, Drive]
     memory_mib: int
     split: bool | None
+    sample: int | None
 
 
 class Emulator(BaseModel):

@@ -18,6 +18,7 @@ from winlab.adapters.vm.connection import Connection, answering, explained
 from winlab.adapters.vm.domains import Named, get
 
 FLAGS = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
+DOCTOR = "Run the same command again; 'winlab doctor' says whether the host is ready for copies."
 FULL = "Free some space: 'winlab prune' and 'winlab snapshot delete' help. The lab was not changed."
 
 
@@ -50,17 +51,19 @@ def _snapshot(targets: Iterable[str], overlays: Mapping[str, Path], image: Path)
 
 
 def restore(conn: Connection, machine: Named, image: Path) -> None:
-    """Start a defined domain from a save image, and let its guest run.
+    """Start a defined domain from a save image; it stays paused.
 
     :param image: on the hypervisor; its XML has the domain's name and UUID.
     :raises WinlabError: libvirt or QEMU refuses.
     """
-    with explained(
-        f"'{machine.domain}' can't be restored.",
-        "Run the same command again; 'winlab doctor' says whether the host is ready for copies.",
-        evidence=f"/var/log/libvirt/qemu/{machine.domain}.log",
-    ):
-        conn.restoreFlags(str(image), None, libvirt.VIR_DOMAIN_SAVE_RUNNING)
+    with explained(f"'{machine.domain}' can't be restored.", DOCTOR, f"/var/log/libvirt/qemu/{machine.domain}.log"):
+        conn.restoreFlags(str(image), None, libvirt.VIR_DOMAIN_SAVE_PAUSED)
+
+
+def memory_at(conn: Connection, machine: Named, offset: int, length: int) -> bytes:
+    """A piece of a running or paused domain's memory, by its physical address."""
+    with explained(f"The memory of '{machine.domain}' can't be read."):
+        return bytes(get(conn, machine).memoryPeek(offset, length, libvirt.VIR_MEMORY_PHYSICAL))
 
 
 def define(conn: Connection, machine: Named, xml: str) -> str:

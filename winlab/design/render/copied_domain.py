@@ -31,6 +31,12 @@ def drives(saved: str) -> dict[str, str]:
     return found
 
 
+def has_balloon(saved: str) -> bool:
+    """Whether a machine has a memory balloon: through it, a guest could change the file of memory that copies share."""
+    balloon = etree.fromstring(saved.encode()).find("devices/memballoon")
+    return balloon is None or balloon.get("model") != "none"  # libvirt adds one where there is none
+
+
 def redirected(definition: str, files: Mapping[str, Path]) -> str:
     """A definition whose drives have other files, by target."""
     root = etree.fromstring(definition.encode())

@@ -124,6 +124,16 @@ def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
     )
 
 
+def _unshared(snapshot: Snapshot) -> str:
+    """Why copies can't share the memory of a snapshot; empty if they can."""
+    without = [name for name, node in snapshot.nodes.items() if node.sample is None]
+    if without and snapshot.memory:
+        return (
+            f"the memory of {', '.join(without)} can't be shared; a machine that an earlier winlab made has a balloon"
+        )
+    return memory_hook.trouble()
+
+
 class _Copying:
     """A lab that is being made from a snapshot."""
 
@@ -134,14 +144,14 @@ class _Copying:
         self._begun = time.monotonic()
         self._resumed = 0.0
         self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
-        self._unshared = memory_hook.trouble()  # why the machines can't share the snapshot's memory
+        self._unshared = _unshared(snapshot)
 
     def run(self) -> Copied:
         plan, under, folder = self._plan, self._under, self._under.folder
         compatible.require(self._snapshot, under.hypervisors)
         definitions = {node.name: self._definition(node) for node in plan.nodes}
         if self._snapshot.memory:
-            room.require_for(plan, under.hypervisors, share=SHARE if self._is_shared() else 1.0)
+            room.require_for(plan, under.hypervisors, share=1.0 if self._unshared else SHARE)
             self._report_memory()
         folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
         self._remove_others()
@@ -151,10 +161,7 @@ class _Copying:
             disks.collect(host, [name for name in host.pool.names(f"{plan.lab}.") if volume_names.generation(name)])
         (folder.path / COPYING).unlink(missing_ok=True)
         ready = time.monotonic() - self._begun
-        return Copied(plan.lab, self._snapshot.id, round(self._resumed, 2), round(ready, 2), self._is_shared())
-
-    def _is_shared(self) -> bool:
-        return not self._unshared and all(node.split for node in self._snapshot.nodes.values())
+        return Copied(plan.lab, self._snapshot.id, round(self._resumed, 2), round(ready, 2), not self._unshared)
 
     def _definition(self, node: NodePlan) -> str:
         return memory.definition(self._run.on(node).pool, self._snapshot, node.name)
@@ -230,9 +237,8 @@ class _Copying:
             )
             machines.define(host.conn, node, definition)
             if self._snapshot.memory:
-                shared = self._is_shared()
-                progress.say("memory, copy on write" if shared else f"{node.memory_mib} MiB of memory")
-                memory.restore(host, self._snapshot, lab, node, shared=shared)
+                progress.say(f"{node.memory_mib} MiB of memory" if self._unshared else "memory, copy on write")
+                memory.restore(host, self._snapshot, lab, node, shared=not self._unshared)
                 self._resumed = time.monotonic() - self._begun
 
         return work

@@ -237,12 +237,17 @@ class _Saving:
                     frozen = host.pool.backing(Path(files[target]).name)
                     assert frozen is not None
                     host.pool.create_overlay(drive.volume, frozen.name)
-            split = None
+            stored = None
             if self.disks_only:
                 host.pool.write(self.which.volume(node.name, "xml"), definition.encode())
             else:
-                split = memory.store(host.pool, self.which, node, progress)
-            self.nodes[node.name] = SavedNode(drives=drives, memory_mib=node.memory_mib, split=split)
+                stored = memory.store(host.pool, self.which, node, progress)
+            self.nodes[node.name] = SavedNode(
+                drives=drives,
+                memory_mib=node.memory_mib,
+                split=stored and stored.split,
+                sample=stored and stored.sample,
+            )
 
         return work
 
