@@ -80,6 +80,7 @@ READY_AGAIN = Kind("ready-again", _node("ready again"))  # by a report from afte
 # A snapshot
 SAVED = Kind("saved", _thing("save"))  # of=its name: its machines' memory is written, their disks are frozen
 STORED = Kind("stored", _node("store"))  # of=its name: the volumes of one machine are as copies need them
+FLATTENED = Kind("flattened", _node("flatten"))  # its disks are not based on many frozen ones
 RESTORED = Kind("restored", _node("restore"))  # the machine runs as it was in the snapshot
 
 # A golden image

@@ -7,17 +7,19 @@ is for the next start. Source: libvirt's snapshot format, and qemuSnapshotCreate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
+from winlab import stopping
 from winlab.adapters.vm.connection import Connection, answering, explained
 from winlab.adapters.vm.domains import Named, get
 
 FLAGS = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
+POLL = 0.5  # seconds
 DOCTOR = "Run the same command again; 'winlab doctor' says whether the host is ready for copies."
 FULL = "Free some space: 'winlab prune' and 'winlab snapshot delete' help. The lab was not changed."
 
@@ -64,6 +66,24 @@ def memory_at(conn: Connection, machine: Named, offset: int, length: int) -> byt
     """A piece of a running or paused domain's memory, by its physical address."""
     with explained(f"The memory of '{machine.domain}' can't be read."):
         return bytes(get(conn, machine).memoryPeek(offset, length, libvirt.VIR_MEMORY_PHYSICAL))
+
+
+def flatten(conn: Connection, machine: Named, target: str, base: Path, tell: Callable[[float], None]) -> None:
+    """Copy what a running domain's disk has from the files below it into its own file, as far as *base*.
+
+    The guest keeps running. Interrupted, the disk is as before, and the next call resumes.
+
+    :param base: the path, on the hypervisor, of the file that the disk is based on then.
+    :param tell: receives the progress, 0 to 1.
+    :raises WinlabError: libvirt refuses.
+    """
+    domain = get(conn, machine)
+    with explained(f"The disk '{target}' of '{machine.domain}' can't be flattened.", FULL):
+        if not domain.blockJobInfo(target, 0):
+            domain.blockRebase(target, str(base), 0, 0)
+        while job := domain.blockJobInfo(target, 0):
+            tell(job["cur"] / max(1, job["end"]))
+            stopping.sleep(POLL)
 
 
 def define(conn: Connection, machine: Named, xml: str) -> str:

@@ -18,7 +18,7 @@ _NUMBER = "[2-9]|[1-9][0-9]+"
 _NAME = re.compile(
     rf"(?P<lab>{_WORD})\."
     rf"({_WORD}\."
-    rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|media\.qcow2|push\.iso|serial\.log(\.[0-9]+)?)"
+    rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|media\.qcow2|push\.iso|serial\.log(\.[0-9]+)?|restore)"
     r"|load-[a-z]+\.iso)"
 )
 _DISK = re.compile(rf"(?P<stem>.+\.(disk|store))(-(?P<number>{_NUMBER}))?\.qcow2")

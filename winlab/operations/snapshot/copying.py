@@ -226,10 +226,12 @@ class _Copying:
             host, lab = self._run.on(node), self._plan.lab
             progress.say("disks")
             files = self._fill_drives(host, node)
+            # the lab's own machine may have another name, which an earlier winlab gave it
+            named = node.model_copy(update={"domain": domains.name_of(host.conn, node)})
             definition = copied_domain.domain_xml(
                 saved,
                 self._plan,
-                node,
+                named,
                 files=files,
                 pool=host.pool.folder,
                 vnc_password=self._run.folder.credentials().nodes[node.name].vnc_password,

@@ -13,6 +13,7 @@ from winlab import snapshots
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import disks, domains, first_boot
 from winlab.adapters.vm import snapshots as machines
+from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import copied_domain
 from winlab.engine.step import Load, Step
@@ -25,9 +26,11 @@ from winlab.site import Site
 from winlab.snapshots import Drive, Id, SavedNode, Snapshot
 from winlab.steps.power import answer
 from winlab.steps.power.subject import Subject
-from winlab.steps.states import SAVED, STORED
+from winlab.steps.states import FLATTENED, SAVED, STORED
 from winlab.threads import Threads
 from winlab.version import VERSION
+
+LONGEST = 8  # frozen disks below a disk, each of which QEMU keeps open
 
 
 def save(which: Id, site: Site, tell: Listener, *, disks_only: bool = False, automatic: bool = False) -> Snapshot:
@@ -248,6 +251,22 @@ class _Saving:
                 split=stored and stored.split,
                 sample=stored and stored.sample,
             )
+
+        return work
+
+    def _flattening(self, node: NodePlan, drives: dict[str, Drive]) -> Callable[[Progress], None]:
+        """Shorten the chains of files below the disks of a running node, if they have become long."""
+
+        def work(progress: Progress) -> None:
+            host = self.under.hypervisors.on(node)
+            files = copied_domain.drives(machines.definition(host.conn, node))
+            for target in (target for target, drive in drives.items() if drive.kind == "disk"):
+                below = list(disks.chain(host.pool, Path(files[target]).name))[1:]
+                own = [name for name in below if volume_names.is_made(name)]
+                if len(own) > LONGEST:
+                    base = host.pool.path(below[len(own)] if len(below) > len(own) else own[-1])
+                    text = f"copying the {len(own)} files below {target} into its own"
+                    machines.flatten(host.conn, node, target, base, lambda part: progress.say(text, part))  # noqa: B023
 
         return work
 
