@@ -15,7 +15,9 @@ from winlab.cli.session import Format, LabName, current
 if TYPE_CHECKING:
     from winlab.lab_snapshots import Copied, Listed
 
-app = typer.Typer(help="Save labs at one instant, with the memory of their machines; make copies of them.")
+app = typer.Typer(
+    help="Save labs at one instant, with the memory of their machines; make copies of them.", no_args_is_help=True
+)
 
 Name = Annotated[
     str,

@@ -175,16 +175,17 @@ class _Saving:
         steps = [Step(saved, freeze, never, usual=10)]
         for node in plan.nodes:
             store = self._storing(node, drives[node.name])
-            steps.append(
-                Step(STORED(lab, node.name, of=self.which.name), store, never, [saved], usual=5, load=Load.POOL)
-            )
+            stored = STORED(lab, node.name, of=self.which.name)
+            steps.append(Step(stored, store, never, [saved], usual=5, load=Load.POOL))
+            if not self.disks_only:
+                flatten = self._flattening(node, drives[node.name])
+                steps.append(Step(FLATTENED(lab, node.name), flatten, never, [stored]))
         if self.disks_only:
             return steps
         standing = self.under.lab
         for machine in standing.machines():
             clock = answer.step(Subject(standing, machine))  # it stood still for the length of the pause
-            after = [STORED(lab, machine.tag.node, of=self.which.name)]
-            steps.append(Step(clock.reaches, clock.run, clock.done, after, usual=2))
+            steps.append(Step(clock.reaches, clock.run, clock.done, [saved], usual=2))
         return steps
 
     def _freeze(self, plan: Plan, drives: dict[str, dict[str, Drive]], progress: Progress) -> None:
