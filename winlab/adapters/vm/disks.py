@@ -63,7 +63,7 @@ def chain(pool: StoragePool, name: str) -> Iterator[str]:
 
 
 def next_free(pool: StoragePool, planned: str) -> str:
-    """The name of the next generation of a disk or store: later than all that exist.
+    """The name of the next generation of a disk or store: later than all that exist. Refresh the pool first.
 
     :param planned: its first generation's name.
     """
@@ -95,7 +95,7 @@ def unused(host: Hypervisor, names: Iterable[str]) -> list[str]:
     """Those of some volumes of labs that nothing depends on, overlays before their bases.
 
     No other volume is based on them, and no domain has them, not even a user's own. Added are the labs' disks under
-    them, if nothing else depends on those either. The pool must have been refreshed.
+    them, if nothing else depends on those either. Refresh the pool first.
     """
     left, found = {name for name in names if volume_names.is_made(name)}, list[str]()
     if not left:
