@@ -6,7 +6,7 @@ earlier ones are then *frozen*: other volumes are based on them, so nothing may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePath
 
 from winlab.adapters.vm import definitions, domains, machine_xml
@@ -91,7 +91,7 @@ def collect(host: Hypervisor, names: Iterable[str]) -> list[str]:
     return [name for name in unused(host, names) if host.pool.delete(name)]
 
 
-def unused(host: Hypervisor, names: Iterable[str]) -> list[str]:
+def unused(host: Hypervisor, names: Iterable[str], without: Collection[str] = ()) -> list[str]:
     """Those of some volumes of labs that nothing depends on, overlays before their bases.
 
     No other volume is based on them, and no domain has them, not even a user's own. Added are the labs' disks under
@@ -101,7 +101,7 @@ def unused(host: Hypervisor, names: Iterable[str]) -> list[str]:
     if not left:
         return found
     # by names, not by paths: a user's overlay may name its base through a link
-    bases = {name: base.name for name, base in host.pool.backings().items()}
+    bases = {name: base.name for name, base in host.pool.backings().items() if name not in without}
     held = {PurePath(file).name for file in domains.files(host.conn)}
     while leaf := next((name for name in sorted(left - held) if name not in bases.values()), None):
         left.remove(leaf)

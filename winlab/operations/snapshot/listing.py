@@ -95,14 +95,9 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
         below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
         memory += sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
         disk += sum(host.pool.allocation(name) for name in own)
-        disk += sum(host.pool.allocation(name) for name in _freed(host, own, below))
+        disk += sum(host.pool.allocation(name) for name in disks.unused(host, below, without=own))
         copies |= _copies(host, below) - {which.lab}
     return Listed(which, record, problem, disk, memory, tuple(sorted(copies)))
-
-
-def _freed(host: Hypervisor, own: Iterable[str], below: Iterable[str]) -> list[str]:
-    """The frozen disks that nothing needs once the snapshot is deleted."""
-    return disks.unused(host, below, without=own)
 
 
 def _copies(host: Hypervisor, frozen: Iterable[str]) -> set[str]:
