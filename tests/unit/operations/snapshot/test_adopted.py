@@ -1,4 +1,4 @@
-"""A record from someone else becomes this account's: names are decided again, and nothing leads to this host's files."""
+"""A record from someone else becomes this account's: names are decided again, nothing leads to this host's files."""
 
 from __future__ import annotations
 
@@ -48,11 +48,9 @@ def test_what_winlab_decides_by_names_is_decided_again(given: Snapshot, which: I
     assert Snapshot.model_validate_json(got.model_dump_json(by_alias=True)) == got
 
 
-def test_paths_of_the_spec_lead_nowhere(given: Snapshot, tmp_path: Path) -> None:
-    script = tmp_path / "script.ps1"
-    script.write_text("x")
-    wanted = spec.load("1-1-1", [f"workers.scripts={script}", f"workers.media={tmp_path}/own.iso"])
-    pool = wanted.workers[0].model_copy(update={"files": Path("/..")})
+def test_paths_of_the_spec_lead_nowhere(given: Snapshot) -> None:
+    wanted = spec.load("1-1-1", ["workers.media=/home/mine/own.iso"])
+    pool = wanted.workers[0].model_copy(update={"files": Path("/.."), "scripts": (Path("/home/mine/script.ps1"),)})
     plan = given.plan
     cluster = plan.cluster.model_copy(update={"source": Path("/home/mine/kubernetes")})
     got = adopt(
