@@ -152,7 +152,7 @@ def delete(
 @app.command()
 def export(
     name: Name,
-    path: Annotated[Path, typer.Argument(help="The new file.", metavar="FILE")],
+    path: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
@@ -170,7 +170,7 @@ def export(
 
 @app.command("import")
 def bring(
-    path: Annotated[Path, typer.Argument(help="A file that 'snapshot export' wrote.", metavar="FILE")],
+    path: Annotated[Path, typer.Argument(help="A file that 'snapshot export' wrote.", metavar="FILE", show_default=False)],
     renamed: Annotated[
         str | None,
         typer.Option("--as", help="What it is called here; by default as in the file.", metavar="LAB@NAME"),
