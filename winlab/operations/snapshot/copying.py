@@ -104,7 +104,7 @@ def require_spec(snapshot: Snapshot, spec: Spec) -> None:
     if differing := sorted(_differing(had, given)):
         raise ConflictError(
             f"The snapshot '{snapshot.id}' was made from another spec.",
-            why="; ".join(differing[:SHOWN]) + ".",
+            why=f"Different are: {', '.join(differing[:SHOWN])}.",
             cure="Leave the spec out: the copy has the snapshot's. Or make the lab without --from.",
         )
 
@@ -114,7 +114,7 @@ def _differing(had: object, given: object, path: str = "") -> Iterator[str]:
         for key in had.keys() | given.keys():
             yield from _differing(had.get(key), given.get(key), f"{path}.{key}" if path else str(key))
     elif had != given:
-        yield f"{path} is {given!r}, and was {had!r}"
+        yield path  # without the values: one may be a product key
 
 
 def _exists(under: Underway) -> bool:
