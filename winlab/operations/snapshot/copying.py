@@ -59,18 +59,19 @@ class Copied:
     shared: bool
 
 
-def reset(which: Id, site: Site, tell: Listener) -> Copied:
-    """Put a lab back to one of its snapshots. What it did since is lost.
+def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
+    """Put a lab back to one of its snapshots, or to one that it is a copy of. What it did since is lost.
 
     :raises NotFoundError: there is no such snapshot or lab. Nothing was touched.
-    :raises ConflictError: the memory can't be restored here. Nothing was touched.
+    :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
     """
 
     def work(under: Underway) -> Copied:
         snapshot = snapshots.read(which)
-        return _Copying(snapshot, snapshot.plan, under).run()
+        plan = snapshot.plan if lab == which.lab else copied.plan_again(snapshot.plan, recorded.read(under.folder).plan)
+        return _Copying(snapshot, plan, under).run()
 
-    return carry_out(Job(which.lab, work, must_exist=True, storage=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
 def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
