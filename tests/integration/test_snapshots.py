@@ -17,6 +17,12 @@ def nodes(lab: On) -> dict[str, Any]:
     return {row["metadata"]["name"]: row for row in rows}
 
 
+def save(lab: On, name: str) -> dict[str, Any]:
+    row = lab.user.json("snapshot", "save", name, "--lab", lab.lab)
+    assert isinstance(row, dict)
+    return row
+
+
 def has(lab: On, name: str) -> bool:
     return lab("kubectl", "--", "get", "configmap", name, "--output=name").returncode == 0
 
@@ -29,7 +35,7 @@ def mark(lab: On, name: str) -> None:
 def saved(labs: Labs) -> Iterator[dict[str, Any]]:
     """The hybrid cluster, saved while it runs."""
     mark(labs.a, "before")
-    yield json.loads(text(labs.a("snapshot", "save", "ready", "--output", "json")).splitlines()[-1])["result"]
+    yield save(labs.a, "ready")
     text(labs.a.user("snapshot", "delete", f"{LAB_A}@ready"))
 
 
@@ -65,7 +71,7 @@ def test_verbs_work_on_a_copy(copy: On) -> None:
     text(copy("resume"))
     drifts = json.loads(text(copy("repair", "--check", "--output", "json")).splitlines()[-1])
     assert drifts["result"]["drifts"] == [], drifts
-    text(copy("snapshot", "save", "again"))
+    save(copy, "again")
     mark(copy, "later")
     text(copy("reset", "again"))
     assert (has(copy, "in-the-copy"), has(copy, "later")) == (True, False)
@@ -87,7 +93,7 @@ def test_nothing_is_left_of_a_copy(labs: Labs, saved: dict[str, Any], copy: On) 
 def test_a_member_of_the_group_saves_and_copies_without_root(labs: Labs) -> None:
     """Machines without a cluster: their disks and their clocks."""
     user = labs.b.user
-    text(labs.b("snapshot", "save", "guests"))
+    save(labs.b, "guests")
     ask(labs.b, "controller-1", write="sudo touch /var/tmp/lost")
     text(user("clone", f"{LAB_B}@guests", COPY))
     seen = ask(On(user, COPY), "controller-1", file="ls /var/tmp/lost", time="date +%s")
