@@ -76,7 +76,7 @@ class Snapshots:
         return next(name for number in range(1, len(taken) + 2) if (name := f"{prefix}{number}") not in taken)
 
     @at_site
-    def list(self) -> list[Listed]:
+    def list(self) -> Sequence[Listed]:
         """The lab's snapshots and what they cost, the oldest first; those that can't be used come last.
 
         :raises HostError: libvirt does not answer.
@@ -92,7 +92,7 @@ class Snapshots:
         return listing.one(self._id(name), self.site)
 
     @at_site
-    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> list[str]:
+    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> Sequence[str]:
         """Delete a snapshot; returns the names of the volumes that were deleted. Copies of it are not affected.
 
         :raises NotFoundError: there is no such snapshot.
@@ -114,7 +114,7 @@ class Snapshots:
     @at_site
     def clone(
         self, labs: Sequence[str], name: str | None = None, *, listener: Listener = ignore, stop: Stop = None
-    ) -> list[Copied]:
+    ) -> Sequence[Copied]:
         """Make running copies of the lab beside it, all at the same time.
 
         :param labs: their names.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -188,7 +189,7 @@ def clone(
     show_copied(made, output)
 
 
-def show_copied(made: list[Copied], output: Output) -> None:
+def show_copied(made: Sequence[Copied], output: Output) -> None:
     """Print what became of labs that were made from a snapshot."""
     if output is Output.JSON:
         current().result = [{**asdict(one), "snapshot": str(one.snapshot)} for one in made]

@@ -203,6 +203,9 @@ class _Copying:
             host = self._under.hypervisors.on(machine)
             if machine.uuid not in wanted:
                 domains.remove(host.conn, machine)
+                for name in host.pool.names(f"{self._plan.lab}.{machine.tag.node}."):
+                    if volume_names.is_made(name) and not volume_names.generation(name):
+                        host.pool.delete(name)  # its disks are collected at the end, unless something is based on them
             else:
                 domains.cut_power(host.conn, machine)
 
