@@ -227,7 +227,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.config.stash[RUN].prepare(item)
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outermost: a test that is expected to fail has not failed
+@pytest.hookimpl(wrapper=True)  # around pytest's own, for which a test that is expected to fail has not failed
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:

@@ -6,6 +6,7 @@ Every call is a line in the log.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -125,6 +126,7 @@ class Lab:
     def create(self, plan: str) -> None:
         (_world() / self.name).touch()
         note("create", self.name, plan)
+        time.sleep(float(os.environ.get("RECORDED_LABS_SLOW", "0")))
 
     def destroy(self) -> None:
         note("destroy", self.name)
@@ -132,6 +134,12 @@ class Lab:
 
     def start(self) -> None:
         note("start", self.name)
+
+    def stop(self, nodes: list[str], *, force: bool) -> None:
+        note("stop", self.name, *nodes, force)
+
+    def test_readiness(self) -> Any:
+        return SimpleNamespace(failed=[])
 
     def support(self, to: Path, *, failed: BaseException | None) -> Path:
         note("support", self.name)
@@ -141,5 +149,7 @@ class Lab:
     def kubectl(self, *words: str) -> str:
         return f"kubectl {' '.join(words)} of {self.name}"
 
-    def node(self, name: str) -> str:
-        return f"{name} of {self.name}"
+    def node(self, name: str) -> Any:
+        return SimpleNamespace(
+            name=name, execute=lambda words: SimpleNamespace(exit_code=0, stdout=f"{words} on {name} of {self.name}")
+        )

@@ -131,8 +131,8 @@ def test_other_fixtures_have_kubectl_and_the_nodes(runs: Runs) -> None:
     text = """
         def test_one(winlab_kubectl, winlab_windows, winlab_linux, winlab_lab):
             assert winlab_kubectl("get", "nodes") == f"kubectl get nodes of {winlab_lab.name}"
-            assert winlab_windows == [f"node-1 of {winlab_lab.name}"]
-            assert winlab_linux == [f"controller-1 of {winlab_lab.name}"]
+            assert winlab_windows[0].execute(["x"]).stdout == f"['x'] on node-1 of {winlab_lab.name}"
+            assert [node.name for node in winlab_windows + winlab_linux] == ["node-1", "controller-1"]
     """
     runs.write(one=inspect.cleandoc(text))
     runs.run().assert_outcomes(passed=1)
@@ -274,6 +274,16 @@ def test_what_can_t_be_removed_is_named_and_the_rest_is_removed(runs: Runs, monk
     assert runs.log()[-2:] == REMOVED
 
 
+def test_the_example_in_the_documents(runs: Runs) -> None:
+    page = (TOP / "docs/testing-with-winlab.md").read_text(encoding="utf-8")
+    example, together = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    runs.pytester.path.joinpath("test_cluster.py").write_text(example)
+    runs.pytester.path.joinpath("test_together.py").write_text(f"{together}\n{PASSES.format('a')}{PASSES.format('b')}")
+    runs.run().assert_outcomes(passed=4, skipped=1)
+    assert [line.split()[0] for line in runs.log()].count("reset") == 1
+
+
+UNUSED = ("-p", "no:hypothesispytest", "-p", "no:timeout")  # plugins that take time to import
 PROGRAM = """#!{python}
 import sys
 import pytest
@@ -294,8 +304,10 @@ def test_workers_of_xdist_share_the_snapshot_and_have_a_lab_each(runs: Runs, mon
         import recorded_labs, time
         def test_{0}(winlab_lab):
             recorded_labs.note("test", winlab_lab.name)
-            while len({{line for line in recorded_labs.log() if line.startswith("test ")}}) < 2:
-                time.sleep(0.05)  # the other worker has a lab at the same time
+            for _ in range(1200):  # until the other worker has a lab, too
+                if len({{line for line in recorded_labs.log() if line.startswith("test ")}}) == 2:
+                    break
+                time.sleep(0.05)
     """
     runs.write(**{name: inspect.cleandoc(text.format(name)) for name in ("one", "two")})
     runs.pytester.makeconftest(
@@ -305,8 +317,9 @@ def test_workers_of_xdist_share_the_snapshot_and_have_a_lab_each(runs: Runs, mon
     program.write_text(PROGRAM.format(python=sys.executable))
     program.chmod(0o755)
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.setenv("RECORDED_LABS_SLOW", "0.3")  # seconds in which the other worker wants a lab, too
     monkeypatch.setenv("PYTHONPATH", ":".join(map(str, (TOP, TOP / "tests/fakes", installed.parent))))
-    done = subprocess.run([program, "-n2", "--dist=loadfile"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "-n2", "--dist=loadfile", *UNUSED], capture_output=True, text=True, check=False)
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     log = runs.log()
     assert log[:3] == MADE[:3]

@@ -1,6 +1,6 @@
 """The plan of a copy of a lab. Pure.
 
-It equals what :func:`winlab.design.plan.make.make` decides for the origin's spec and :meth:`Plan.as_kept`, but needs
+It equals what :func:`winlab.design.plan.make.make` decides for the origin's spec and :meth:`Plan.as_kept`. But it needs
 neither the images nor the media that the origin was made from: a copy has the origin's disks. It has no builders.
 """
 
