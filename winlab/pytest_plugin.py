@@ -71,7 +71,9 @@ class Run:
         self.is_worker = worker is not None
         self.name: str = worker["winlab_run"] if worker is not None else f"pytest-{self._id()}"
         self._own = f"{self.name}-{worker['workerid']}" if worker is not None else self.name
-        self._origin = self._option("from") or f"{self.name}@{SNAPSHOT}"
+        self._origin: str = self._option("from") or f"{self.name}@{SNAPSHOT}"
+        if "@" not in self._origin:
+            raise pytest.UsageError(f"--winlab-from takes LAB@SNAPSHOT, and this is '{self._origin}'.")
         self.lab: Lab | None = None
         self.nodes: Mapping[str, Sequence[str]] | None = None
         self.summary: list[str] = []
@@ -135,7 +137,9 @@ class Run:
                 lab.destroy()  # each process has a copy
         row = lab.snapshots.show(self._origin)
         if row.record is None:
-            raise winlab.WinlabError(f"The snapshot '{self._origin}' can't be used: {row.problem}.")
+            raise winlab.WinlabError(
+                f"The snapshot '{self._origin}' can't be used: {row.problem}.", cure="Save the lab again."
+            )
         plan = row.record.plan
         return {
             "windows": [node.name for node in plan.windows_nodes()],

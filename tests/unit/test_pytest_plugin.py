@@ -167,6 +167,12 @@ def test_a_snapshot_of_the_user_is_copied_and_kept(runs: Runs, name: str, more: 
     assert recorded_labs.there() == {name}
 
 
+def test_a_snapshot_is_named_with_its_lab(runs: Runs) -> None:
+    result = runs.run("--winlab-from=ready")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--winlab-from takes LAB@SNAPSHOT, and this is 'ready'."])
+
+
 def test_kept_labs_are_named_and_used_by_the_next_run_with_the_same_options(runs: Runs) -> None:
     runs.write(one=PASSES.format("a"))
     runs.pytester.makefile(".yaml", lab="workers: 1")
@@ -300,6 +306,7 @@ def test_workers_of_xdist_share_the_snapshot_and_have_a_lab_each(runs: Runs, mon
     assert others == []
     (installed / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: winlab\nVersion: 9\n")
+    (installed / "RECORD").write_text("winlab/__init__.py,,\n")  # pytest rewrites the package's assertions
     text = """
         import recorded_labs, time
         def test_{0}(winlab_lab):
