@@ -27,7 +27,7 @@ from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, recorded, room
+from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible, memory
@@ -230,7 +230,7 @@ class _Copying:
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab
         network = next(step for step in foundation.steps(run) if step.reaches == NETWORK(lab))
-        steps = [Step(network.reaches, self._network(network), network.done, usual=network.usual)]
+        steps = [Step(network.reaches, self._network(network), lambda: False, usual=network.usual)]
         for node in self._plan.nodes:
             work = self._restoring(node, definitions[node.name])
             steps.append(Step(RESTORED(lab, node.name), work, lambda: False, [network.reaches], usual=2))
@@ -241,8 +241,9 @@ class _Copying:
     def _network(self, step: Step) -> Callable[[Progress], object]:
         def work(progress: Progress) -> None:
             step.run(progress)
-            if self._snapshot.routes:
-                with self._run.overlay() as northbound:
+            with self._run.overlay() as northbound:
+                faults.forget_packets(self._plan.lab, northbound)
+                if self._snapshot.routes:
                     northbound.set_pod_routes(self._plan.lab, self._snapshot.routes)
 
         return work
