@@ -40,9 +40,9 @@ def main() -> int:
                 result = collect(one.work(stage, times), _say)
             except WinlabError as error:
                 failed.append(one.name)
-                _say(f"  failed: {error}\n{error.why}")
+                _say(f"  failed: {error}")
                 continue
-            record.write(record.read().on(host.describe()).having(one.name, result))
+            record.write(record.read().on({**host.describe(), "lab": options.spec}).having(one.name, result))
     finally:
         _say("removing what was made")
         stage.sweep(keep=options.keep)

@@ -9,7 +9,7 @@ import tempfile
 from bench.framework import Reading, Readings, measurement
 from bench.record import Missing
 from bench.stage import WINLAB, Stage
-from winlab import run
+from winlab import WinlabError, run
 
 COMMANDS = (
     "winlab --version",
@@ -32,8 +32,12 @@ def start_up(_stage: Stage, times: int) -> Readings:
             yield Missing(f"start: {command}", "it is not installed")
             continue
         words = [*WINLAB, *rest] if program == "winlab" else [program, *rest]
-        for seconds in _hyperfine(words, times) if run.find("hyperfine") else _loop(words, times):
-            yield Reading(f"start: {command}", seconds)
+        try:
+            found = _hyperfine(words, times) if run.find("hyperfine") else _loop(words, times)
+        except WinlabError as error:
+            yield Missing(f"start: {command}", f"it failed: {error.what}")
+            continue
+        yield from (Reading(f"start: {command}", seconds) for seconds in found)
 
 
 def _hyperfine(words: list[str], times: int) -> list[float]:

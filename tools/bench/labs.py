@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tempfile
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ TEN = f"{PREFIX}ten"
 @measurement(1, cold=True)
 def create_cold(stage: Stage, times: int) -> Readings:
     """``create`` with empty caches."""
-    if others := [lab.name for lab in Lab.all()]:
+    if os.geteuid() != 0 or Lab.all():
         raise UsageError(
-            f"A cold create needs a host without labs; there are: {', '.join(others)}.",
-            why="Base volumes are moved aside, and their disks are based on them.",
-            cure="Destroy them, or leave --cold out.",
+            "A cold create needs root, and a host without labs.",
+            why="The storage pool's base volumes are moved aside, which disks of labs are based on.",
+            cure="Become root and destroy the labs, or leave --cold out.",
         )
     for _ in range(times):
         with _no_base_volumes(), tempfile.TemporaryDirectory(dir=stage.folder) as cache, stage.temporary(COLD):

@@ -64,7 +64,7 @@ def tiny(plan: Plan) -> Plan:
     for node in plan.nodes:
         base, disk, *rest = node.volumes
         volumes = (base.model_copy(update={"name": BASE}), disk.model_copy(update={"backing": BASE}), *rest)
-        small = {"memory_mib": MEMORY, "cpus": 1, "firmware": "bios", "disk_mib": 4096, "volumes": volumes}
+        small = {"memory_mib": MEMORY, "cpus": 1, "firmware": "bios", "volumes": volumes}
         nodes.append(node.model_copy(update=small))
     return plan.model_copy(update={"nodes": tuple(nodes)})
 

@@ -25,10 +25,11 @@ def export(stage: Stage, times: int) -> Readings:
     stage.winlab("image", "build", "windows-rehearsal", "--medium")
     with tempfile.TemporaryDirectory(dir=stage.folder) as name:
         folder = Path(name)
-        tree, large, target = folder / "tree", folder / "large.iso", folder / "target.iso"
+        tree, large = folder / "tree", folder / "large.iso"
         _unpack(tree)
         iso.write(large, {f"/{path.relative_to(tree)}": path for path in tree.rglob("*") if path.is_file()})
-        for _ in range(times):
+        for number in range(times):
+            target = folder / f"target-{number}.iso"  # beside it, its credentials stay
             ran = stage.winlab(*EXPORT, "--iso", str(large), "--to", str(target))
             yield Reading("export: winlab", ran.seconds + _flushed(target))
             target.unlink()

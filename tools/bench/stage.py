@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ LATE = 60.0  # seconds in which an API server must answer once the command has e
 class Ran:
     """A command that ended well: its events with their times, in seconds since it began.
 
-    :param answered: when the API server answered with all nodes Ready; None if nobody waited for that.
+    :param answered: when the API server answered with all nodes Ready; None if that was not asked for.
     """
 
     events: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
@@ -69,12 +69,12 @@ class Stage:
         """
         ran, over, begun = Ran(), threading.Event(), time.monotonic()
         with ThreadPoolExecutor(1) as asking:
-            waiting = None
+            waiting: Future[float | None] | None = None
 
             def note(line: str) -> None:
                 nonlocal waiting
-                if not line.startswith("{"):
-                    return  # of the standard error
+                if not line.startswith('{"event"'):
+                    return  # a line of the standard error, or of a result without events
                 event = json.loads(line)
                 ran.events.append((time.monotonic() - begun, event))
                 if follow and waiting is None and event["event"] == "RunStarted":
@@ -83,8 +83,10 @@ class Stage:
             try:
                 run.stream([*WINLAB, *words, "--output", "json"], note, env=env)
                 ran.seconds = time.monotonic() - begun
-                if waiting is not None and (at := waiting.result(LATE)) is not None:
-                    ran.answered = at - begun
+                if waiting is not None:
+                    with suppress(TimeoutError):
+                        at = waiting.result(LATE)
+                        ran.answered = None if at is None else at - begun
             finally:
                 over.set()
         return ran

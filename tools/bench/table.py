@@ -24,7 +24,9 @@ GOALS = (
     Goal("That takes at most 1 % of the time of a cold `create`", 0.01, "clone: API answers", "create, cold"),
     Goal("A reset takes 3 s, to an answering API", 3, "reset: API answers"),
     Goal("Ten clones need less memory than three labs", 3, "ten clones: memory", "one lab: memory"),
-    Goal("One VM takes at most 1.2 times as long as with raw libvirt", 1.2, "VM answers: winlab", "VM answers: libvirt"),
+    Goal(
+        "One VM takes at most 1.2 times as long as with raw libvirt", 1.2, "VM answers: winlab", "VM answers: libvirt"
+    ),
     Goal("The command starts within 0.15 s", 0.15, "start: winlab --version"),
     Goal(
         "50 machines take at most 1.3 times as long per machine as 5",
