@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from winlab import snapshots
+from winlab.design.spec.model import Spec
 from winlab.events import Listener, ignore
 from winlab.operations import owner
 from winlab.operations.snapshot import copying, listing, save
@@ -75,7 +76,7 @@ class Snapshots:
         return next(name for number in range(1, len(taken) + 2) if (name := f"{prefix}{number}") not in taken)
 
     @at_site
-    def list(self) -> list[Listed]:
+    def list(self) -> Sequence[Listed]:
         """The lab's snapshots and what they cost, the oldest first; those that can't be used come last.
 
         :raises HostError: libvirt does not answer.
@@ -91,7 +92,7 @@ class Snapshots:
         return listing.one(self._id(name), self.site)
 
     @at_site
-    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> list[str]:
+    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> Sequence[str]:
         """Delete a snapshot; returns the names of the volumes that were deleted. Copies of it are not affected.
 
         :raises NotFoundError: there is no such snapshot.
@@ -113,7 +114,7 @@ class Snapshots:
     @at_site
     def clone(
         self, labs: Sequence[str], name: str | None = None, *, listener: Listener = ignore, stop: Stop = None
-    ) -> list[Copied]:
+    ) -> Sequence[Copied]:
         """Make running copies of the lab beside it, all at the same time.
 
         :param labs: their names.
@@ -130,3 +131,20 @@ class Snapshots:
         with Threads(len(labs)) as pool:
             made = [pool.submit(copying.clone, which, lab, self.site, listener) for lab in labs]
         return [one.result() for one in made]
+
+    @at_site
+    def create_from(
+        self, name: str, spec: Spec | None = None, *, listener: Listener = ignore, stop: Stop = None
+    ) -> Copied:
+        """Make this lab from a snapshot, as :meth:`clone` of the snapshot's lab does.
+
+        :param name: the snapshot, usually LAB@NAME.
+        :param spec: if given, it must be the one that the snapshot's lab was made from.
+        :raises NotFoundError: there is no such snapshot. Nothing was touched.
+        :raises ConflictError: the lab exists, the spec is another one, or the memory can't be restored here.
+        """
+        self._require_owner()
+        which = self._id(name)
+        if spec is not None:
+            copying.require_spec(snapshots.read(which), spec)
+        return copying.clone(which, self._lab, self.site, listener)

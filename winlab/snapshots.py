@@ -247,6 +247,6 @@ def _found() -> Iterator[Id]:
         raise AccessError(f"'{folder}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error
     for name in names:
         lab, at, rest = name.removesuffix(SUFFIX).rpartition("@")
-        if at and name.endswith(SUFFIX):
+        if lab and at and name.endswith(SUFFIX):
             with suppress(UsageError):
                 yield Id(lab, check_name(rest))

@@ -428,7 +428,7 @@ def test_recovery(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wine_is_started_again_where_a_killed_kubelet_left_its_pipe(
     worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else each new kubelet ends with the same line, and the node stays NotReady for ever."""
+    """Otherwise each new kubelet ends with the same line, and the node is never Ready again."""
     restarts: list[bool] = []
     monkeypatch.setattr(winservices.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(winservices, "write_port", lambda _text: None)

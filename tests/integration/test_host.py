@@ -221,7 +221,7 @@ def test_teardown_refuses_while_there_are_labs(sandbox: Any) -> None:
         """
 setup()
 run(["ovn-nbctl", "ls-add", "inner", "--", "set", "Logical_Switch", "inner", "external_ids:winlab=demo"])
-(settings.POOL_PATH / "disk.qcow2").write_text("x")
+(settings.POOL_PATH / "demo.node-1.disk.qcow2").write_text("x")
 try:
     teardown()
 except WinlabError as error:

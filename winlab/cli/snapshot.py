@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -159,7 +160,7 @@ def reset(
 
     with current().shown(output) as tell:
         done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
-    _show_copied([done], output)
+    show_copied([done], output)
 
 
 def clone(
@@ -185,10 +186,11 @@ def clone(
     names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
     with current().shown(output) as tell:
         made = Lab(lab).snapshots.clone(names, name if at else None, listener=tell)
-    _show_copied(made, output)
+    show_copied(made, output)
 
 
-def _show_copied(made: list[Copied], output: Output) -> None:
+def show_copied(made: Sequence[Copied], output: Output) -> None:
+    """Print what became of labs that were made from a snapshot."""
     if output is Output.JSON:
         current().result = [{**asdict(one), "snapshot": str(one.snapshot)} for one in made]
         return

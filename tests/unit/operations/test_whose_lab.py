@@ -83,7 +83,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> list[Machine]:
 
 def site(*networks: str) -> Site:
     """A site with what is left of these labs."""
-    return FakeSite(hypervisor(pool=SimpleNamespace(labs=set)), overlay=SimpleNamespace(labs=lambda: list(networks)))
+    return FakeSite(hypervisor(pool=SimpleNamespace(names=list)), overlay=SimpleNamespace(labs=lambda: list(networks)))
 
 
 def owned(one: Machine, uid: int | None) -> Machine:

@@ -6,7 +6,7 @@ earlier ones are then *frozen*: other volumes are based on them, so nothing may 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import PurePath
 
 from winlab.adapters.vm import definitions, domains, machine_xml
@@ -63,7 +63,7 @@ def chain(pool: StoragePool, name: str) -> Iterator[str]:
 
 
 def next_free(pool: StoragePool, planned: str) -> str:
-    """The name of the next generation of a disk or store: later than all that exist.
+    """The name of the next generation of a disk or store: later than all that exist. Refresh the pool first.
 
     :param planned: its first generation's name.
     """
@@ -91,17 +91,17 @@ def collect(host: Hypervisor, names: Iterable[str]) -> list[str]:
     return [name for name in unused(host, names) if host.pool.delete(name)]
 
 
-def unused(host: Hypervisor, names: Iterable[str]) -> list[str]:
+def unused(host: Hypervisor, names: Iterable[str], without: Collection[str] = ()) -> list[str]:
     """Those of some volumes of labs that nothing depends on, overlays before their bases.
 
     No other volume is based on them, and no domain has them, not even a user's own. Added are the labs' disks under
-    them, if nothing else depends on those either. The pool must have been refreshed.
+    them, if nothing else depends on those either. Refresh the pool first.
     """
     left, found = {name for name in names if volume_names.is_made(name)}, list[str]()
     if not left:
         return found
     # by names, not by paths: a user's overlay may name its base through a link
-    bases = {name: base.name for name, base in host.pool.backings().items()}
+    bases = {name: base.name for name, base in host.pool.backings().items() if name not in without}
     held = {PurePath(file).name for file in domains.files(host.conn)}
     while leaf := next((name for name in sorted(left - held) if name not in bases.values()), None):
         left.remove(leaf)

@@ -19,6 +19,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
 from winlab.design.render.topology import topology
+from winlab.design.spec.model import Spec
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -38,6 +39,7 @@ from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, NETWORK, RESTORED
 
 SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
+SHOWN = 5  # fields of a spec that differ
 COPYING = "copying"  # a file in the lab's folder: its machines are being made from the snapshot that it names
 
 
@@ -91,6 +93,28 @@ def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
         return _Copying(snapshot, plan, under).run()
 
     return carry_out(Job(lab, work, storage=True), site, tell)
+
+
+def require_spec(snapshot: Snapshot, spec: Spec) -> None:
+    """Check that a spec is the one that a snapshot's lab was made from.
+
+    :raises ConflictError: it is another one; the fields that differ are named.
+    """
+    had, given = snapshot.spec.model_dump(mode="json"), spec.model_dump(mode="json")
+    if differing := sorted(_differing(had, given)):
+        raise ConflictError(
+            f"The snapshot '{snapshot.id}' was made from another spec.",
+            why=f"Different are: {', '.join(differing[:SHOWN])}.",
+            cure="Leave the spec out: the copy has the snapshot's. Or make the lab without --from.",
+        )
+
+
+def _differing(had: object, given: object, path: str = "") -> Iterator[str]:
+    if isinstance(had, dict) and isinstance(given, dict):
+        for key in had.keys() | given.keys():
+            yield from _differing(had.get(key), given.get(key), f"{path}.{key}" if path else str(key))
+    elif had != given:
+        yield path  # without the values: one may be a product key
 
 
 def _exists(under: Underway) -> bool:
@@ -178,6 +202,9 @@ class _Copying:
             host = self._under.hypervisors.on(machine)
             if machine.uuid not in wanted:
                 domains.remove(host.conn, machine)
+                for name in host.pool.names(f"{self._plan.lab}.{machine.tag.node}."):
+                    if volume_names.is_made(name) and not volume_names.generation(name):
+                        host.pool.delete(name)  # its disks are collected at the end, unless something is based on them
             else:
                 domains.cut_power(host.conn, machine)
 

@@ -80,5 +80,5 @@ def test_volumes_of_a_snapshot_are_not_the_lab_s(what: str) -> None:
         *("@ready.node-1.memory", "lab@a@b.node-1.memory", "lab@ready.node-1.memory.bak", "base-x@ready.node-1.xml"),
     ],
 )
-def test_other_volumes_are_no_snapshot_s(name: str) -> None:
+def test_other_volumes_belong_to_no_snapshot(name: str) -> None:
     assert volume_names.snapshot_of(name) is None
