@@ -24,8 +24,9 @@ COMMANDS = (
 
 
 @measurement(20)
-def start_up(_stage: Stage, times: int) -> Readings:
+def start_up(stage: Stage, times: int) -> Readings:
     """Commands that do next to nothing."""
+    stage.idle()
     for command in COMMANDS:
         program, *rest = command.split()
         if program != "winlab" and run.find(program) is None:

@@ -13,7 +13,7 @@ from bench import processes
 from bench.framework import Reading, Readings, measurement
 from bench.record import Missing
 from bench.stage import BASE, COPY, NAME, PREFIX, Stage
-from winlab import Lab, Site, UsageError
+from winlab import Lab, Site, UsageError, all_snapshots
 
 COLD = f"{PREFIX}cold"
 TEN = f"{PREFIX}ten"
@@ -22,11 +22,11 @@ TEN = f"{PREFIX}ten"
 @measurement(1, cold=True)
 def create_cold(stage: Stage, times: int) -> Readings:
     """``create`` with empty caches."""
-    if os.geteuid() != 0 or Lab.all():
+    if os.geteuid() != 0 or Lab.all() or all_snapshots():
         raise UsageError(
-            "A cold create needs root, and a host without labs.",
-            why="The storage pool's base volumes are moved aside, which disks of labs are based on.",
-            cure="Become root and destroy the labs, or leave --cold out.",
+            "A cold create needs root, and a host without labs and snapshots.",
+            why="The storage pool's base volumes are moved aside, and their disks are based on them.",
+            cure="Become root and remove them, or leave --cold out.",
         )
     for _ in range(times):
         with _no_base_volumes(), tempfile.TemporaryDirectory(dir=stage.folder) as cache, stage.temporary(COLD):
@@ -43,8 +43,6 @@ def _no_base_volumes() -> Iterator[None]:
         aside = folder.with_name(f"{folder.name}.{PREFIX}aside")
 
         def back() -> None:
-            for path in folder.glob("base-*"):
-                path.unlink()
             _move(aside, folder)
             aside.rmdir()
             pool.refresh()
@@ -57,6 +55,8 @@ def _no_base_volumes() -> Iterator[None]:
             pool.refresh()
             yield
         finally:
+            for path in folder.glob("base-*"):
+                path.unlink()
             back()
 
 

@@ -31,6 +31,7 @@ HALT = b"\xfa\xf4\xeb\xfd".ljust(510, b"\0") + b"\x55\xaa"  # cli; hlt; jmp to t
 @measurement(3)
 def machines(stage: Stage, times: int) -> Readings:
     """1, 5, 20 and 50 machines of a tiny image, until all of them run."""
+    stage.idle()
     with _tiny_image():
         for count in COUNTS:
             for _ in range(times):

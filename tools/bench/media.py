@@ -22,6 +22,7 @@ EXPORT = ("iso", "build", "--os", "windows-2022", "--name", "bench", "--set", "w
 @measurement(3)
 def export(stage: Stage, times: int) -> Readings:
     """``iso build`` of a 5 GB medium; each reading includes that its file is on the disk."""
+    stage.idle()
     stage.winlab("image", "build", "windows-rehearsal", "--medium")
     with tempfile.TemporaryDirectory(dir=stage.folder) as name:
         folder = Path(name)
@@ -37,7 +38,8 @@ def export(stage: Stage, times: int) -> Readings:
             yield Reading("export: cp", _run(["cp", "--reflink=never", "--sparse=never", large, target], target))
             stage.settle()
             if run.find("genisoimage") is not None:
-                words = ["genisoimage", "-quiet", "-udf", "-iso-level", "3", "-allow-limited-size", "-o", target, tree]
+                words: list[str | Path] = ["genisoimage"]
+                words += ["-quiet", "-udf", "-iso-level", "3", "-allow-limited-size", "-o", target, tree]
                 yield Reading("export: genisoimage", _run(words, target))
                 stage.settle()
     if run.find("genisoimage") is None:

@@ -28,6 +28,7 @@ LIMIT = 1800.0  # seconds: only a guest that hangs needs more
 @measurement(3)
 def one_vm(stage: Stage, times: int) -> Readings:
     """From nothing to a machine that runs, and to one that answers over ssh."""
+    stage.idle()
     for _ in range(times):
         with stage.temporary(VM):
             ran = stage.winlab("create", "--spec", "0-1-1", *SIZES, "--lab", VM)

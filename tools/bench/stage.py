@@ -69,23 +69,22 @@ class Stage:
         """
         ran, over, begun = Ran(), threading.Event(), time.monotonic()
         with ThreadPoolExecutor(1) as asking:
-            waiting: Future[float | None] | None = None
+            waiting: list[Future[float | None]] = []
 
             def note(line: str) -> None:
-                nonlocal waiting
                 if not line.startswith('{"event"'):
                     return  # a line of the standard error, or of a result without events
                 event = json.loads(line)
                 ran.events.append((time.monotonic() - begun, event))
-                if follow and waiting is None and event["event"] == "RunStarted":
-                    waiting = asking.submit(api.until_ready, Site().folder(follow).kubeconfig, over)
+                if follow and not waiting and event["event"] == "RunStarted":
+                    waiting.append(asking.submit(api.until_ready, Site().folder(follow).kubeconfig, over))
 
             try:
                 run.stream([*WINLAB, *words, "--output", "json"], note, env=env)
                 ran.seconds = time.monotonic() - begun
-                if waiting is not None:
+                for one in waiting:
                     with suppress(TimeoutError):
-                        at = waiting.result(LATE)
+                        at = one.result(LATE)
                         ran.answered = None if at is None else at - begun
             finally:
                 over.set()
@@ -106,9 +105,15 @@ class Stage:
         lab = self.lab()
         if not any(one.id.name == NAME and one.record for one in lab.snapshots.list()):
             lab.snapshots.save(NAME)
-        lab.suspend()
-        self.settle()
+        self.idle()
         return f"{BASE}@{NAME}"
+
+    def idle(self) -> None:
+        """Suspend the Ready lab if there is one: what is measured then has the host for itself."""
+        lab = Lab(BASE)
+        if lab.machines():
+            lab.suspend()
+        self.settle()
 
     def settle(self) -> None:
         """Wait until what was written is on the disk, and the host is quiet."""

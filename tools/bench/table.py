@@ -59,15 +59,14 @@ def goals(record: Record) -> str:
     """The table of the goals."""
     rows = ["| goal | measured | reached |", "| --- | --- | --- |"]
     for goal in GOALS:
-        series, value, text = record.series(goal.what), None, "not measured"
-        if goal.over:
-            value = record.ratio(goal.what, goal.over)
-            text = text if value is None else f"{value:.4f}" if goal.most < 0.1 else shown(value)
-        elif series is not None:
-            value = series.median
-            text = shown(value, series.unit)
-        verdict = "-" if value is None else "yes" if value <= goal.most else "no"
-        rows.append(f"| {goal.text} | {text} | {verdict} |")
+        series = record.series(goal.what)
+        ratio = record.ratio(goal.what, goal.over)
+        if series is None or (goal.over and ratio is None):
+            rows.append(f"| {goal.text} | not measured | - |")
+            continue
+        value = series.median if ratio is None else ratio
+        text = shown(value, "" if goal.over else series.unit) if value >= 0.1 else f"{value:.3g}"
+        rows.append(f"| {goal.text} | {text} | {'yes' if value <= goal.most else 'no'} |")
     return "\n".join(rows)
 
 
