@@ -31,7 +31,8 @@ def main() -> int:
     chosen = [one for name, one in MEASUREMENTS.items() if name in wanted and (options.cold or not one.cold)]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stage = Stage(tuple(shlex.split(options.spec)), record.ROOT / "build/bench", _say)
-    failed = []
+    here = {**host.describe(), "lab": options.spec}
+    failed: list[str] = []
     try:
         for one in chosen:
             _say(one.name)
@@ -42,11 +43,11 @@ def main() -> int:
                 failed.append(one.name)
                 _say(f"  failed: {error}")
                 continue
-            record.write(record.read().on({**host.describe(), "lab": options.spec}).having(one.name, result))
+            record.write(record.read().on(here).having(one.name, result))
     finally:
+        generate_docs.update()
         _say("removing what was made")
         stage.sweep(keep=options.keep)
-    generate_docs.update()
     if failed:
         _say(f"failed: {', '.join(failed)}")
     return 1 if failed else 0
