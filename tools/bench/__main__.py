@@ -29,6 +29,8 @@ def main() -> int:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     wanted = options.names or list(MEASUREMENTS)
     chosen = [one for name, one in MEASUREMENTS.items() if name in wanted and (options.cold or not one.cold)]
+    if not chosen:
+        parser.error("create-cold needs --cold")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     stage = Stage(tuple(shlex.split(options.spec)), record.ROOT / "build/bench", _say)
     here = {**host.describe(), "lab": options.spec}
