@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from winlab import snapshots, stopping
+from winlab.design.spec.model import Spec
 from winlab.events import Listener, ignore
 from winlab.operations import owner
 from winlab.operations.snapshot import copying, listing, save, transfer
@@ -98,7 +99,7 @@ class Snapshots:
         return next(name for number in range(1, len(taken) + 2) if (name := f"{prefix}{number}") not in taken)
 
     @at_site
-    def list(self) -> list[Listed]:
+    def list(self) -> Sequence[Listed]:
         """The lab's snapshots and what they cost, the oldest first; those that can't be used come last.
 
         :raises HostError: libvirt does not answer.
@@ -114,7 +115,7 @@ class Snapshots:
         return listing.one(self._id(name), self.site)
 
     @at_site
-    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> list[str]:
+    def delete(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> Sequence[str]:
         """Delete a snapshot; returns the names of the volumes that were deleted. Copies of it are not affected.
 
         :raises NotFoundError: there is no such snapshot.
@@ -135,18 +136,18 @@ class Snapshots:
     def reset(self, name: str | None = None, *, listener: Listener = ignore, stop: Stop = None) -> Copied:
         """Put the lab back to a snapshot; what it did since is lost.
 
-        :param name: by default the newest.
+        :param name: by default its newest. LAB@NAME may be one of a lab that it is a copy of.
         :raises NotFoundError: there is no such snapshot, or no such lab.
-        :raises ConflictError: the memory can't be restored here. Nothing was touched.
+        :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
         """
         self._require_owner()
-        which = listing.newest(self._lab) if name is None else Id(self._lab, snapshots.check_name(name))
-        return copying.reset(which, self.site, listener)
+        which = listing.newest(self._lab) if name is None else self._id(name)
+        return copying.reset(which, self._lab, self.site, listener)
 
     @at_site
     def clone(
         self, labs: Sequence[str], name: str | None = None, *, listener: Listener = ignore, stop: Stop = None
-    ) -> list[Copied]:
+    ) -> Sequence[Copied]:
         """Make running copies of the lab beside it, all at the same time.
 
         :param labs: their names.
@@ -163,3 +164,20 @@ class Snapshots:
         with Threads(len(labs)) as pool:
             made = [pool.submit(copying.clone, which, lab, self.site, listener) for lab in labs]
         return [one.result() for one in made]
+
+    @at_site
+    def create_from(
+        self, name: str, spec: Spec | None = None, *, listener: Listener = ignore, stop: Stop = None
+    ) -> Copied:
+        """Make this lab from a snapshot, as :meth:`clone` of the snapshot's lab does.
+
+        :param name: the snapshot, usually LAB@NAME.
+        :param spec: if given, it must be the one that the snapshot's lab was made from.
+        :raises NotFoundError: there is no such snapshot. Nothing was touched.
+        :raises ConflictError: the lab exists, the spec is another one, or the memory can't be restored here.
+        """
+        self._require_owner()
+        which = self._id(name)
+        if spec is not None:
+            copying.require_spec(snapshots.read(which), spec)
+        return copying.clone(which, self._lab, self.site, listener)

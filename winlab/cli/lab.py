@@ -12,9 +12,11 @@ import typer
 from winlab import settings
 from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
+from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.snapshot import show_copied
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -42,6 +44,17 @@ def create(
     ] = False,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    copy_of: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Make it from a snapshot, LAB@NAME, in place of a spec, as 'winlab clone' does. A spec that is given "
+            "must be the snapshot's.",
+            autocompletion=complete_snapshots,
+            metavar="SNAPSHOT",
+            show_default=False,
+        ),
+    ] = None,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -50,6 +63,11 @@ def create(
     from winlab.cli.progress import clock
 
     own = Lab(lab, anyone=anyone)
+    if copy_of is not None:
+        with current().shown(output) as tell:
+            done = own.snapshots.create_from(copy_of, None if wanted == SPEC else wanted.load(), listener=tell)
+        show_copied([done], output)
+        return
     made = plan_of(own, wanted.load())
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None

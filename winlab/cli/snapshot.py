@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,8 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import Anyone, Output, print_table, say
-from winlab.cli.complete import complete_snapshots
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.complete import complete_labs, complete_snapshots
+from winlab.cli.session import Format, LabName, checked_lab, current
 
 if TYPE_CHECKING:
     from winlab.lab_snapshots import Copied, Listed
@@ -70,14 +71,17 @@ def save(
 @app.command("list")
 def list_snapshots(
     lab: Annotated[
-        str | None, typer.Option("--lab", help="Only those of one lab.", show_default=False, metavar="LAB")
+        str | None,
+        typer.Argument(
+            help="Only those of one lab.", autocompletion=complete_labs, metavar="[LAB]", show_default=False
+        ),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Show all snapshots, and what each costs."""
     from winlab import Lab, all_snapshots
 
-    rows = all_snapshots() if lab is None else Lab(lab).snapshots.list()
+    rows = all_snapshots() if lab is None else Lab(checked_lab(lab)).snapshots.list()
     if output is Output.JSON:
         current().result = [_as_json(row) for row in rows]
         return
@@ -170,7 +174,9 @@ def export(
 
 @app.command("import")
 def bring(
-    path: Annotated[Path, typer.Argument(help="A file that 'snapshot export' wrote.", metavar="FILE", show_default=False)],
+    path: Annotated[
+        Path, typer.Argument(help="A file that 'snapshot export' wrote.", metavar="FILE", show_default=False)
+    ],
     renamed: Annotated[
         str | None,
         typer.Option("--as", help="What it is called here; by default as in the file.", metavar="LAB@NAME"),
@@ -201,7 +207,7 @@ def reset(
 
     with current().shown(output) as tell:
         done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
-    _show_copied([done], output)
+    show_copied([done], output)
 
 
 def clone(
@@ -227,10 +233,11 @@ def clone(
     names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
     with current().shown(output) as tell:
         made = Lab(lab).snapshots.clone(names, name if at else None, listener=tell)
-    _show_copied(made, output)
+    show_copied(made, output)
 
 
-def _show_copied(made: list[Copied], output: Output) -> None:
+def show_copied(made: Sequence[Copied], output: Output) -> None:
+    """Print what became of labs that were made from a snapshot."""
     if output is Output.JSON:
         current().result = [{**asdict(one), "snapshot": str(one.snapshot)} for one in made]
         return

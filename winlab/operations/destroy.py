@@ -11,6 +11,7 @@ from winlab.errors import WinlabError, together
 from winlab.events import Listener, Note, StepDone
 from winlab.operations import golden, join, owner
 from winlab.operations.carry_out import Job, Underway, carry_out
+from winlab.operations.snapshot import delete as deletion
 from winlab.site import Site
 
 
@@ -47,6 +48,10 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         try:
             if kubeconfig.forget(lab):
                 gone("context", kubeconfig.name(lab))
+        except WinlabError as error:
+            problems.append(error)
+        try:
+            deletion.tidy(hosts, record)
         except WinlabError as error:
             problems.append(error)
         if problems:

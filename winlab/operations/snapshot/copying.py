@@ -19,6 +19,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
 from winlab.design.render.topology import topology
+from winlab.design.spec.model import Spec
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -26,7 +27,7 @@ from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, recorded, room
+from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible, memory
@@ -38,6 +39,7 @@ from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, NETWORK, RESTORED
 
 SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
+SHOWN = 5  # fields of a spec that differ
 COPYING = "copying"  # a file in the lab's folder: its machines are being made from the snapshot that it names
 
 
@@ -57,18 +59,19 @@ class Copied:
     shared: bool
 
 
-def reset(which: Id, site: Site, tell: Listener) -> Copied:
-    """Put a lab back to one of its snapshots. What it did since is lost.
+def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
+    """Put a lab back to one of its snapshots, or to one that it is a copy of. What it did since is lost.
 
     :raises NotFoundError: there is no such snapshot or lab. Nothing was touched.
-    :raises ConflictError: the memory can't be restored here. Nothing was touched.
+    :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
     """
 
     def work(under: Underway) -> Copied:
         snapshot = snapshots.read(which)
-        return _Copying(snapshot, snapshot.plan, under).run()
+        plan = snapshot.plan if lab == which.lab else copied.plan_again(snapshot.plan, recorded.read(under.folder).plan)
+        return _Copying(snapshot, plan, under).run()
 
-    return carry_out(Job(which.lab, work, must_exist=True, storage=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
 def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
@@ -91,6 +94,28 @@ def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
         return _Copying(snapshot, plan, under).run()
 
     return carry_out(Job(lab, work, storage=True), site, tell)
+
+
+def require_spec(snapshot: Snapshot, spec: Spec) -> None:
+    """Check that a spec is the one that a snapshot's lab was made from.
+
+    :raises ConflictError: it is another one; the fields that differ are named.
+    """
+    had, given = snapshot.spec.model_dump(mode="json"), spec.model_dump(mode="json")
+    if differing := sorted(_differing(had, given)):
+        raise ConflictError(
+            f"The snapshot '{snapshot.id}' was made from another spec.",
+            why=f"Different are: {', '.join(differing[:SHOWN])}.",
+            cure="Leave the spec out: the copy has the snapshot's. Or make the lab without --from.",
+        )
+
+
+def _differing(had: object, given: object, path: str = "") -> Iterator[str]:
+    if isinstance(had, dict) and isinstance(given, dict):
+        for key in had.keys() | given.keys():
+            yield from _differing(had.get(key), given.get(key), f"{path}.{key}" if path else str(key))
+    elif had != given:
+        yield path  # without the values: one may be a product key
 
 
 def _exists(under: Underway) -> bool:
@@ -178,6 +203,9 @@ class _Copying:
             host = self._under.hypervisors.on(machine)
             if machine.uuid not in wanted:
                 domains.remove(host.conn, machine)
+                for name in host.pool.names(f"{self._plan.lab}.{machine.tag.node}."):
+                    if volume_names.is_made(name) and not volume_names.generation(name):
+                        host.pool.delete(name)  # its disks are collected at the end, unless something is based on them
             else:
                 domains.cut_power(host.conn, machine)
 
@@ -202,7 +230,7 @@ class _Copying:
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab
         network = next(step for step in foundation.steps(run) if step.reaches == NETWORK(lab))
-        steps = [Step(network.reaches, self._network(network), network.done, usual=network.usual)]
+        steps = [Step(network.reaches, self._network(network), lambda: False, usual=network.usual)]
         for node in self._plan.nodes:
             work = self._restoring(node, definitions[node.name])
             steps.append(Step(RESTORED(lab, node.name), work, lambda: False, [network.reaches], usual=2))
@@ -213,8 +241,9 @@ class _Copying:
     def _network(self, step: Step) -> Callable[[Progress], object]:
         def work(progress: Progress) -> None:
             step.run(progress)
-            if self._snapshot.routes:
-                with self._run.overlay() as northbound:
+            with self._run.overlay() as northbound:
+                faults.forget_packets(self._plan.lab, northbound)
+                if self._snapshot.routes:
                     northbound.set_pod_routes(self._plan.lab, self._snapshot.routes)
 
         return work

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 from winlab import snapshots
-from winlab.errors import NotFoundError
-from winlab.events import Listener
+from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.errors import NotFoundError, WinlabError
+from winlab.events import Listener, StepDone
 from winlab.operations.carry_out import one_step
-from winlab.operations.snapshot import remains
+from winlab.operations.snapshot import listing, remains
 from winlab.site import Site
 from winlab.snapshots import Id
+
+YOUNG = timedelta(minutes=10)  # the clone that saved the lab may still be making its copies
 
 
 def delete(which: Id, site: Site, tell: Listener) -> list[str]:
@@ -23,3 +28,20 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     if not there and not gone:
         raise NotFoundError(f"There is no snapshot '{which}'.", cure="'winlab snapshot list' shows all.")
     return gone
+
+
+def tidy(hosts: Hypervisors, tell: Listener) -> None:
+    """Delete the snapshots that ``winlab clone`` made for copies which are gone by now.
+
+    :raises WinlabError: one can't be deleted.
+    """
+    for which in snapshots.ids():
+        try:
+            record = snapshots.read(which)
+        except WinlabError:
+            continue  # 'winlab snapshot list' shows it
+        if not record.automatic or datetime.now(UTC) - record.made < YOUNG or listing.copies(which, hosts):
+            continue
+        snapshots.forget(which)
+        remains.discard(which, hosts)
+        tell(StepDone(lab=which.lab, step=f"remove snapshot {which}"))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from winlab import snapshots
 from winlab.adapters.vm import disks
-from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import volume_names
 from winlab.errors import NotFoundError, WinlabError
 from winlab.site import Site
@@ -87,7 +86,6 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
     except WinlabError as error:
         problem = error.what
     disk = memory = 0
-    copies: set[str] = set()
     for host in hosts:
         own = host.pool.names(f"{which}.")
         if record is not None and not own:
@@ -96,15 +94,14 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
         memory += sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
         disk += sum(host.pool.allocation(name) for name in own)
         disk += sum(host.pool.allocation(name) for name in disks.unused(host, below, without=own))
-        copies |= _copies(host, below) - {which.lab}
-    return Listed(which, record, problem, disk, memory, tuple(sorted(copies)))
+    return Listed(which, record, problem, disk, memory, copies(which, hosts))
 
 
-def _copies(host: Hypervisor, frozen: Iterable[str]) -> set[str]:
-    """The labs whose disks are based on frozen ones."""
-    bases = set(frozen)
-    return {
-        lab
-        for name, base in host.pool.backings().items()
-        if base.name in bases and (lab := volume_names.lab_of(name)) is not None
-    }
+def copies(which: Id, hosts: Hypervisors) -> tuple[str, ...]:
+    """The labs whose disks are based on those that a snapshot froze, sorted; without its own lab."""
+    found: set[str] = set()
+    for host in hosts:
+        backings = {name: base.name for name, base in host.pool.backings().items()}
+        frozen = {base for name, base in backings.items() if name.startswith(f"{which}.")}
+        found |= {lab for name, base in backings.items() if base in frozen and (lab := volume_names.lab_of(name))}
+    return tuple(sorted(found - {which.lab}))

@@ -28,7 +28,7 @@ from winlab.steps.power import answer
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import FLATTENED, SAVED, STORED
 from winlab.threads import Threads
-from winlab.version import VERSION
+from winlab.version import __version__
 
 LONGEST = 8  # frozen disks below a disk, each of which QEMU keeps open
 
@@ -78,7 +78,7 @@ class _Saving:
                 lab=which.lab,
                 name=which.name,
                 made=datetime.now(UTC),
-                made_by=VERSION,
+                made_by=__version__,
                 memory=not self.disks_only,
                 paused=round(self.paused, 2),
                 automatic=self.automatic,

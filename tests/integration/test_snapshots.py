@@ -1,0 +1,103 @@
+"""The shared labs, saved, copied and put back: real guests, a real cluster, real OVN."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness import LAB_A, LAB_B, Labs, On, ask, is_ready, text, traces
+
+COPY = "it-copy"
+
+
+def nodes(lab: On) -> dict[str, Any]:
+    rows = json.loads(text(lab("kubectl", "--", "get", "nodes", "--output=json")))["items"]
+    return {row["metadata"]["name"]: row for row in rows}
+
+
+def save(lab: On, name: str) -> dict[str, Any]:
+    row = lab.user.json("snapshot", "save", name, "--lab", lab.lab)
+    assert isinstance(row, dict)
+    return row
+
+
+def has(lab: On, name: str) -> bool:
+    return lab("kubectl", "--", "get", "configmap", name, "--output=name").returncode == 0
+
+
+def mark(lab: On, name: str) -> None:
+    text(lab("kubectl", "--", "create", "configmap", name))
+
+
+@pytest.fixture(scope="module")
+def saved(labs: Labs) -> Iterator[dict[str, Any]]:
+    """The hybrid cluster, saved while it runs."""
+    mark(labs.a, "before")
+    yield save(labs.a, "ready")
+    text(labs.a.user("snapshot", "delete", f"{LAB_A}@ready"))
+
+
+@pytest.fixture(scope="module")
+def copy(labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
+    text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
+    yield On(labs.a.user, COPY)
+    labs.a.user("destroy", "--lab", COPY)
+
+
+def test_the_lab_continues_after_it_was_saved(labs: Labs, saved: dict[str, Any]) -> None:
+    assert (saved["snapshot"], saved["nodes"], saved["problem"]) == (f"{LAB_A}@ready", ["controller-1", "node-1"], "")
+    assert saved["memory_bytes"] > 1 << 28
+    assert all(is_ready(node) for node in nodes(labs.a).values())
+
+
+def test_a_copy_is_a_ready_hybrid_cluster_of_its_own(labs: Labs, copy: On) -> None:
+    assert all(is_ready(node) for node in nodes(copy).values())
+    mark(copy, "in-the-copy")
+    assert (has(copy, "before"), has(labs.a, "in-the-copy")) == (True, False)
+    uids = [nodes(lab)["node-1"]["status"]["addresses"] for lab in (labs.a, copy)]
+    assert uids[0] == uids[1], "inside, it is the same"
+    for node, command in (("controller-1", "hostname"), ("node-1", "hostname")):
+        assert ask(copy, node, name=command)["name"].lower() == node
+    status = json.loads(text(copy("status", "--output", "json")))
+    outside = {row["external"] for row in status["nodes"]}
+    assert all(row["answers"] for row in status["nodes"])
+    assert outside.isdisjoint(row["external"] for row in json.loads(text(labs.a("status", "-o", "json")))["nodes"])
+
+
+def test_verbs_work_on_a_copy(copy: On) -> None:
+    text(copy("suspend"))
+    text(copy("resume"))
+    drifts = json.loads(text(copy("repair", "--check", "--output", "json")).splitlines()[-1])
+    assert drifts["result"]["drifts"] == [], drifts
+    save(copy, "again")
+    mark(copy, "later")
+    text(copy("reset", "again"))
+    assert (has(copy, "in-the-copy"), has(copy, "later")) == (True, False)
+    text(copy.user("snapshot", "delete", f"{COPY}@again"))
+
+
+def test_the_lab_is_put_back(labs: Labs, saved: dict[str, Any]) -> None:
+    mark(labs.a, "lost")
+    text(labs.a("reset", "ready"))
+    assert (has(labs.a, "before"), has(labs.a, "lost")) == (True, False)
+    assert all(is_ready(node) for node in nodes(labs.a).values())
+
+
+def test_nothing_is_left_of_a_copy(labs: Labs, saved: dict[str, Any], copy: On) -> None:
+    text(copy("destroy"))
+    assert [row for rows in vars(traces()).values() for row in rows if COPY in str(row)] == []
+
+
+def test_a_member_of_the_group_saves_and_copies_without_root(labs: Labs) -> None:
+    """Machines without a cluster: their disks and their clocks."""
+    user = labs.b.user
+    save(labs.b, "guests")
+    ask(labs.b, "controller-1", write="sudo touch /var/tmp/lost")
+    text(user("clone", f"{LAB_B}@guests", COPY))
+    seen = ask(On(user, COPY), "controller-1", file="ls /var/tmp/lost", time="date +%s")
+    assert "No such file" in seen["file"] or not seen["file"]
+    text(user("destroy", "--lab", COPY))
+    text(user("snapshot", "delete", f"{LAB_B}@guests"))
+    assert "There are no snapshots" in text(user("snapshot", "list", LAB_B))
