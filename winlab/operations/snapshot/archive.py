@@ -175,7 +175,7 @@ class Archive:
         except zlib.error as error:
             raise _damaged(self.path, f"'{name}' can't be unpacked: {error}") from error
         except OSError as error:
-            raise HostError(f"'{self.path}' can't be read.", why=str(error), causes=[error]) from error
+            raise _unreadable(self.path, error) from error
         whole = unpacker.eof and place == end and not unpacker.unused_data
         if not whole or (size, sha256.hexdigest()) != (row.size, row.sha256):
             raise _damaged(self.path, f"'{name}' does not match its row.")
@@ -196,19 +196,21 @@ def opened(path: Path) -> Iterator[Archive]:
     except FileNotFoundError as error:
         raise NotFoundError(f"There is no file '{path}'.", cure="'winlab snapshot export' makes one.") from error
     except OSError as error:
-        raise HostError(f"'{path}' can't be read.", why=str(error), causes=[error]) from error
+        raise _unreadable(path, error) from error
     with file:
         try:
             with tars.over(file) as tar:
                 archive = _checked(path, file, tar)
         except tarfile.TarError as error:
             raise _no_snapshot(path, f"It is not a tar archive, or is damaged: {error}.") from error
+        except OSError as error:
+            raise _unreadable(path, error) from error
         yield archive
 
 
 def _checked(path: Path, file: BinaryIO, tar: tarfile.TarFile) -> Archive:
     first = tars.following(tar)
-    if first is None or first.name != INDEX or not first.isreg() or first.size > LARGEST_INDEX:
+    if first is None or first.name != INDEX or not first.isreg() or not 0 <= first.size <= LARGEST_INDEX:
         raise _no_snapshot(path, f"It does not begin with '{INDEX}'.")
     rows = _rows(path, os.pread(file.fileno(), first.size, first.offset_data))
     places: dict[str, int] = {}
@@ -236,6 +238,10 @@ def _rows(path: Path, text: bytes) -> tuple[Row, ...]:
                 cure="Use the version of winlab that wrote it, or a newer one.",
             ) from error
         raise _damaged(path, f"Its '{INDEX}' can't be used: {first['msg']}.") from error
+
+
+def _unreadable(path: Path, error: OSError) -> HostError:
+    return HostError(f"'{path}' can't be read.", why=str(error), causes=[error])
 
 
 def _no_snapshot(path: Path, why: str) -> UsageError:

@@ -114,7 +114,14 @@ def read(file: Path) -> None:
                 assert len(piece) <= archive.BLOCK
 
 
-@pytest.mark.parametrize("of", [b"", b"x" * 2000, bytes(10240)])
+def negative() -> bytes:
+    """Found by tests/fuzz: an index of less than no bytes."""
+    row = tarfile.TarInfo("snapshot.json")
+    row.size = -1000
+    return row.tobuf(tarfile.GNU_FORMAT) + bytes(10240)
+
+
+@pytest.mark.parametrize("of", [b"", b"x" * 2000, bytes(10240), negative()])
 def test_other_files_are_no_snapshots(tmp_path: Path, of: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(of)
