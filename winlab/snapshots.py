@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
 from winlab import files, locks, settings
 from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError
@@ -50,7 +51,7 @@ class Id(NamedTuple):
         :raises UsageError: it can't be a snapshot's.
         """
         origin, at, name = text.rpartition("@")
-        return cls(origin if at else lab, check_name(name))
+        return cls(check_lab_name(origin, own=True) if at else lab, check_name(name))
 
 
 def check_name(name: str) -> str:

@@ -9,7 +9,7 @@ It is an uncompressed tar archive for its owner alone (0600), because it has the
 Each member but the first is compressed (zlib): memory is mostly zeros. Sizes and digests are known only when all of it
 is written, so the place of ``snapshot.json`` is filled last. The digests are those of the contents.
 
-Whoever made a file decides everything in it. So it is read with limits, and no member counts before its digest is
+The author of a file decides everything in it. So it is read with limits, and no member counts before its digest is
 right.
 """
 

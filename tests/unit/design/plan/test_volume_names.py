@@ -85,7 +85,7 @@ def test_other_volumes_belong_to_no_snapshot(name: str) -> None:
     assert volume_names.snapshot_of(name) is None
 
 
-def test_the_disks_of_an_imported_snapshot_are_no_lab_s() -> None:
+def test_the_disks_of_an_imported_snapshot_belong_to_no_lab() -> None:
     lab = volume_names.imported("a-lab", "cni-2")
     assert volume_names.generation(f"{lab}.node-1.disk-2.qcow2") == 2
     with pytest.raises(UsageError):

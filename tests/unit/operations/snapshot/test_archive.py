@@ -122,7 +122,7 @@ def negative() -> bytes:
 
 
 @pytest.mark.parametrize("of", [b"", b"x" * 2000, bytes(10240), negative()])
-def test_other_files_are_no_snapshots(tmp_path: Path, of: bytes) -> None:
+def test_other_files_are_refused(tmp_path: Path, of: bytes) -> None:
     path = tmp_path / "file"
     path.write_bytes(of)
     with pytest.raises(UsageError, match="is not an exported snapshot"), archive.opened(path):

@@ -273,7 +273,7 @@ def test_a_disk_that_names_other_files_is_refused(
 
 
 def test_a_cd_that_is_a_disk_is_refused(pool: MemoryPool, there: MemoryPool, file: Path) -> None:
-    """QEMU would be told that it is raw; but other programs guess."""
+    """QEMU takes it as raw; but other programs guess."""
     exported(pool, file)
     rewritten(file, base_kubernetes_linux_0123456789abcdef_iso=disks.qcow2(backing="/etc/shadow"))
     refused(there, file, "begins like qcow2")
@@ -304,7 +304,7 @@ def test_a_cookie_with_something_else_is_refused(pool: MemoryPool, there: Memory
 
 
 @pytest.mark.parametrize("name", ["node_1_state", "node_1_xml"])
-def test_bytes_that_are_no_text_are_refused(pool: MemoryPool, there: MemoryPool, file: Path, name: str) -> None:
+def test_bytes_that_are_not_text_are_refused(pool: MemoryPool, there: MemoryPool, file: Path, name: str) -> None:
     exported(pool, file, memory=name.endswith("state"))
     rewritten(file, **{name: b"\xff" * 200})
     with pytest.raises(WinlabError) as error:
