@@ -331,8 +331,8 @@ def test_a_damaged_file_is_never_used(pool: MemoryPool, file: Path) -> None:
     exported(pool, file)
     content = file.read_bytes()
     with archive.opened(file) as source:
-        middles = [source._places[name] + row.packed // 2 for name, row in source.rows.items()]
-    for at in middles:
+        ends = [source._places[name] + row.packed - 1 for name, row in source.rows.items()]
+    for at in ends:
         there = MemoryPool()
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         with pytest.raises(TransferError, match="is damaged"):
