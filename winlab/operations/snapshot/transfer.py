@@ -162,7 +162,7 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
             for host in hosts:
                 host.pool.refresh()
                 if not was_killed and host.pool.names(f"{which}."):
-                    raise _taken(which, "Another account has it, or a save did not end: its volumes are in the pool.")
+                    raise _taken(which, "Its volumes are in the pool: another account has it, or a save did not end.")
             remains.discard(which, hosts)
             for host in hosts:
                 rows = [source.rows[item.name] for item in items if hosts.on(item.node) is host]
