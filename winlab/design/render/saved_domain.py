@@ -187,8 +187,8 @@ def _problems(root: etree._Element, node: NodePlan, formats: Mapping[str, str]) 
             return
     for tag in ("memory", "currentMemory"):
         for memory in root.findall(tag):
-            number = (memory.text or "").strip()
-            size = int(number) * BYTES.get(memory.get("unit", "KiB"), 0) if re.fullmatch("[0-9]{1,15}", number) else 0
+            said = str(memory.text or "").strip()
+            size = int(said) * BYTES.get(memory.get("unit", "KiB"), 0) if re.fullmatch("[0-9]{1,15}", said) else 0
             if size != node.memory_mib << 20:
                 yield f"Its {tag} is not {node.memory_mib} MiB."
     if (root.findtext("vcpu") or "").strip() != str(node.cpus):
