@@ -355,13 +355,19 @@ def _journal(user: Winlab, lab: str) -> list[Any]:
 
 
 def _cut_off(user: Winlab, *create: str) -> int:
-    """Run a create, and kill the QEMU of its machine once it boots for the first time; the create's exit code."""
+    """Run a create, and kill the QEMU of its machine once it boots for the first time; the create's exit code.
+
+    A machine that has not written to its serial port yet counts as new: its disk is as it was.
+    """
+    log = POOL / f"{LAB_B}.controller-1.serial.log"
     process = user.start(*create, "--output", "json")
     assert process.stdout is not None
     with process:
         for line in process.stdout:
             event = json.loads(line)
             if (event["event"], event.get("step")) == ("StepProgress", "boot controller-1"):
+                while process.poll() is None and not (log.exists() and log.stat().st_size):
+                    time.sleep(0.2)
                 for pid in targets.find(f"guest {LAB_B}"):
                     os.kill(pid, signal.SIGKILL)
     return process.returncode
