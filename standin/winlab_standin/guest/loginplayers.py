@@ -54,10 +54,9 @@ def _set_ssh_keys(machine: Machine, given: Settings, key: str, former: str) -> N
         lines = re.split(r"\r?\n", file.read_text(encoding="utf-8")) if file.is_file() else []
         kept = [line for line in lines if line and not gone & set(line.split())]
         write(file, "\n".join([*kept, key]) + "\n")
-    private = write(machine.root / SSH / bootstrap.SSH_FILES[0], str(given["host_key"]))
-    public = write(machine.root / SSH / bootstrap.SSH_FILES[1], f"{given['host_key_public']}\n")
-    if private or public:
-        bootstrap.restart("sshd")
+    write(machine.root / SSH / bootstrap.SSH_FILES[0], str(given["host_key"]))
+    write(machine.root / SSH / bootstrap.SSH_FILES[1], f"{given['host_key_public']}\n")
+    bootstrap.restart("sshd")
 
 
 PLAYERS: dict[str, Player] = {"logins.ps1": logins}

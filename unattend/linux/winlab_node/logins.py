@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab_node.node import Node, NodeError, say
+from winlab_node.node import Node, NodeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +25,9 @@ def logins(node: Node, settings: Settings) -> Settings:
     if not path.parent.is_dir():
         raise NodeError(f"'{path.parent}' is no folder: this node was not made by winlab.")
     changed = node.write(place, "\n".join([*kept, key]) + "\n", 0o600, owner)
-    renewed = node.write(HOST_KEY, settings["host_key"], 0o600)
-    if node.write(f"{HOST_KEY}.pub", settings["host_key_public"] + "\n") or renewed:
-        say("sshd reads its new host key")
-        node.call("systemctl", "try-reload-or-restart", "ssh")
-        changed = True
+    changed = node.write(HOST_KEY, settings["host_key"], 0o600) or changed
+    changed = node.write(f"{HOST_KEY}.pub", settings["host_key_public"] + "\n") or changed
+    node.call("systemctl", "try-reload-or-restart", "ssh")  # even if nothing changed: it may have failed before
     return {"changed": changed}
 
 

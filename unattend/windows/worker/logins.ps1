@@ -19,11 +19,10 @@ function Get-Keys([string]$Path, [string]$Key, [string]$Former) {
 
 # Write-Secret would leave nothing if it was cut off; sshd reads the file at each login
 function Set-Secret([string]$Path, [string]$Text) {
-    if ((Get-Text $Path) -ceq $Text) { return $false }
+    if ((Get-Text $Path) -ceq $Text) { return }
     New-Folder (Split-Path -Parent $Path)
     Write-Secret "$Path.winlab-new" $Text
     Move-Item -LiteralPath "$Path.winlab-new" -Destination $Path -Force
-    return $true
 }
 
 # The bootstrap goes on without OpenSSH where Windows can't get it
@@ -31,14 +30,12 @@ function Set-SshKeys {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) { return }
     # the second one is for an sshd that does not know the group of administrators
     foreach ($path in "$Ssh\administrators_authorized_keys", "$env:USERPROFILE\.ssh\authorized_keys") {
-        Set-Secret $path (Get-Keys $path "$($settings.ssh_key)" "$($settings.former)") | Out-Null
+        Set-Secret $path (Get-Keys $path "$($settings.ssh_key)" "$($settings.former)")
     }
-    $public = Set-Secret "$Ssh\ssh_host_ed25519_key.pub" "$($settings.host_key_public)`n"
-    $private = Set-Secret "$Ssh\ssh_host_ed25519_key" "$($settings.host_key)"
-    if ($public -or $private) {
-        Write-Progressing 'sshd reads its new host key'
-        Restart-Service -Name 'sshd'
-    }
+    Set-Secret "$Ssh\ssh_host_ed25519_key.pub" "$($settings.host_key_public)`n"
+    Set-Secret "$Ssh\ssh_host_ed25519_key" "$($settings.host_key)"
+    Write-Progressing 'sshd reads its keys'
+    Restart-Service -Name 'sshd' # even if nothing changed: an earlier run may have been cut off before
 }
 
 # The listener takes the certificate while it runs: what is connected stays connected
