@@ -9,6 +9,7 @@
 # make fuzz              the same for ten minutes, others each day (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)
 # make test-integration  real libvirt, OVN and guests; needs root
 # make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
+# make bench             what winlab's verbs cost, beside other tools (docs/benchmarks.md; BENCH="clone reset")
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -28,12 +29,16 @@ COUNT ?= 20
 LEAST ?= $(shell echo $$(($(COUNT) * 4 / 5)))
 SURVIVE ?= --spec 1-1-1 --rehearse
 LIVES ?= all
+# names of measurements and flags, such as --cold; none: all that need no flag
+BENCH ?=
+BENCH_SPEC ?= --spec 1-1-1 --rehearse
 # seconds until a test counts as hanging
 TIMEOUT ?= 600
+BENCH_COMMAND = env PYTHONPATH=tools $(BIN)/python -m bench --spec='$(BENCH_SPEC)' $(BENCH)
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check setup clean
+.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench setup clean
 
 
 help:
@@ -84,6 +89,9 @@ test-all: $(VENV)/.installed
 
 survive: setup
 	$(SUDO) env PYTHONPATH=tests $(BIN)/python -m survive --lives "$(LIVES)" --spec "$(SURVIVE)" --table docs/survive.md
+
+bench: setup
+	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BENCH_COMMAND)",$(BENCH_COMMAND))
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the parts of docs/ that are made from code: what is between two markers of the same name.
+"""Writes the parts of docs/ that are made from code or records: pictures, and what is between two markers of one name.
 
 tools/generate_docs.py            writes them
 tools/generate_docs.py --check    says what is not as it should be, and writes nothing
@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bench import record, table  # noqa: E402
 from winlab.design import addon, cni  # noqa: E402
 from winlab.design.cause.catalog import CAUSES  # noqa: E402
 from winlab.design.cni.profile import WINDOWS_RELEASES  # noqa: E402
@@ -61,7 +62,10 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/cni.md", "cni profiles"): cni_profiles,
     ("docs/addons.md", "add-ons"): addons,
     ("docs/causes.md", "causes"): causes,
+    ("docs/benchmarks.md", "goals"): lambda: table.goals(record.read()),
+    ("docs/benchmarks.md", "results"): lambda: table.results(record.read()),
 }
+PICTURES: dict[str, Callable[[], str]] = {"docs/benchmarks.svg": lambda: table.picture(record.read())}
 
 
 def updated(text: str, marker: str, part: str) -> str:
@@ -74,19 +78,31 @@ def updated(text: str, marker: str, part: str) -> str:
     return f"{before}{begin}{part}\n{end}{after}"
 
 
+def update(*, check: bool = False) -> list[str]:
+    """Write what is not as it should be; returns that. With *check*, nothing is written."""
+    stale = []
+
+    def put(path: Path, text: str, made: str, what: str) -> None:
+        if made != text:
+            stale.append(what)
+            if not check:
+                path.write_text(made, encoding="utf-8")
+
+    for (name, marker), make in PARTS.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        put(ROOT / name, text, updated(text, marker, make()), f"{name}: {marker}")
+    for name, make in PICTURES.items():
+        path = ROOT / name
+        put(path, path.read_text(encoding="utf-8") if path.exists() else "", make(), name)
+    return stale
+
+
 def main() -> int:
     """Write, or check."""
-    stale = []
-    for (name, marker), make in PARTS.items():
-        path = ROOT / name
-        text = path.read_text(encoding="utf-8")
-        made = updated(text, marker, make())
-        if made != text:
-            stale.append(f"{name}: {marker}")
-            if "--check" not in sys.argv:
-                path.write_text(made, encoding="utf-8")
+    check = "--check" in sys.argv
+    stale = update(check=check)
     print("\n".join(stale) or "all parts are as they should be")
-    return 1 if stale and "--check" in sys.argv else 0
+    return 1 if stale and check else 0
 
 
 if __name__ == "__main__":

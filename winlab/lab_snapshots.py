@@ -103,13 +103,13 @@ class Snapshots:
     def reset(self, name: str | None = None, *, listener: Listener = ignore, stop: Stop = None) -> Copied:
         """Put the lab back to a snapshot; what it did since is lost.
 
-        :param name: by default the newest.
+        :param name: by default its newest. LAB@NAME may be one of a lab that it is a copy of.
         :raises NotFoundError: there is no such snapshot, or no such lab.
-        :raises ConflictError: the memory can't be restored here. Nothing was touched.
+        :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
         """
         self._require_owner()
-        which = listing.newest(self._lab) if name is None else Id(self._lab, snapshots.check_name(name))
-        return copying.reset(which, self.site, listener)
+        which = listing.newest(self._lab) if name is None else self._id(name)
+        return copying.reset(which, self._lab, self.site, listener)
 
     @at_site
     def clone(

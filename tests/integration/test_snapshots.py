@@ -100,4 +100,4 @@ def test_a_member_of_the_group_saves_and_copies_without_root(labs: Labs) -> None
     assert "No such file" in seen["file"] or not seen["file"]
     text(user("destroy", "--lab", COPY))
     text(user("snapshot", "delete", f"{LAB_B}@guests"))
-    assert "There are no snapshots" in text(user("snapshot", "list", "--lab", LAB_B))
+    assert "There are no snapshots" in text(user("snapshot", "list", LAB_B))

@@ -10,8 +10,8 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import Anyone, Output, print_table, say
-from winlab.cli.complete import complete_snapshots
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.complete import complete_labs, complete_snapshots
+from winlab.cli.session import Format, LabName, checked_lab, current
 
 if TYPE_CHECKING:
     from winlab.lab_snapshots import Copied, Listed
@@ -70,14 +70,17 @@ def save(
 @app.command("list")
 def list_snapshots(
     lab: Annotated[
-        str | None, typer.Option("--lab", help="Only those of one lab.", show_default=False, metavar="LAB")
+        str | None,
+        typer.Argument(
+            help="Only those of one lab.", autocompletion=complete_labs, metavar="[LAB]", show_default=False
+        ),
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Show all snapshots, and what each costs."""
     from winlab import Lab, all_snapshots
 
-    rows = all_snapshots() if lab is None else Lab(lab).snapshots.list()
+    rows = all_snapshots() if lab is None else Lab(checked_lab(lab)).snapshots.list()
     if output is Output.JSON:
         current().result = [_as_json(row) for row in rows]
         return

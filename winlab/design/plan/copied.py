@@ -1,6 +1,6 @@
 """The plan of a copy of a lab. Pure.
 
-It equals what :func:`winlab.design.plan.make.make` decides for the origin's spec and :meth:`Plan.as_kept`, but needs
+It equals what :func:`winlab.design.plan.make.make` decides for the origin's spec and :meth:`Plan.as_kept`. But it needs
 neither the images nor the media that the origin was made from: a copy has the origin's disks. It has no builders.
 """
 
@@ -11,7 +11,7 @@ from winlab.design.plan.cluster import API_PORT
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan
 from winlab.design.spec.model import Spec
-from winlab.errors import UsageError
+from winlab.errors import ConflictError, UsageError
 
 
 def spec_of(spec: Spec, block: int) -> Spec:
@@ -50,6 +50,20 @@ def plan_of(origin: Plan, lab: str, block: int) -> Plan:
         cluster = cluster.model_copy(update={"external": f"{outer}:{API_PORT}"})
     own = {"lab": lab, "network": network, "kubernetes": cluster, "nodes": nodes, "kept": origin.as_kept()}
     return origin.model_copy(update={**own, "builders": ()})
+
+
+def plan_again(origin: Plan, existing: Plan) -> Plan:
+    """The plan of an existing copy that is put back to *origin*: it keeps its name and its external addresses.
+
+    :raises ConflictError: it is not a copy of *origin*'s lab.
+    """
+    if existing.network.domain != origin.network.domain:
+        raise ConflictError(
+            f"The lab '{existing.lab}' is not a copy of the lab '{origin.lab}'.",
+            cure="Make a copy with 'winlab clone', which takes a new name.",
+        )
+    (block,) = addresses.blocks(existing.network.external_cidr, [existing.network.router_external])
+    return plan_of(origin, existing.lab, block)
 
 
 def _node(node: NodePlan, origin: str, lab: str, floating: str) -> NodePlan:

@@ -27,7 +27,7 @@ from winlab.errors import ConflictError, HostError, NotFoundError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, recorded, room
+from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible, memory
@@ -61,18 +61,19 @@ class Copied:
     fresh_credentials: bool = False
 
 
-def reset(which: Id, site: Site, tell: Listener) -> Copied:
-    """Put a lab back to one of its snapshots. What it did since is lost.
+def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
+    """Put a lab back to one of its snapshots, or to one that it is a copy of. What it did since is lost.
 
     :raises NotFoundError: there is no such snapshot or lab. Nothing was touched.
-    :raises ConflictError: the memory can't be restored here. Nothing was touched.
+    :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
     """
 
     def work(under: Underway) -> Copied:
         snapshot = snapshots.read(which)
-        return _Copying(snapshot, snapshot.plan, under).run()
+        plan = snapshot.plan if lab == which.lab else copied.plan_again(snapshot.plan, recorded.read(under.folder).plan)
+        return _Copying(snapshot, plan, under).run()
 
-    return carry_out(Job(which.lab, work, must_exist=True, storage=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
 def clone(which: Id, lab: str, site: Site, tell: Listener, *, fresh_credentials: bool = False) -> Copied:
@@ -260,7 +261,7 @@ class _Copying:
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab
         network = next(step for step in foundation.steps(run) if step.reaches == NETWORK(lab))
-        steps = [Step(network.reaches, self._network(network), network.done, usual=network.usual)]
+        steps = [Step(network.reaches, self._network(network), lambda: False, usual=network.usual)]
         for node in self._plan.nodes:
             work = self._restoring(node, definitions[node.name])
             steps.append(Step(RESTORED(lab, node.name), work, lambda: False, [network.reaches], usual=2))
@@ -275,8 +276,9 @@ class _Copying:
     def _network(self, step: Step) -> Callable[[Progress], object]:
         def work(progress: Progress) -> None:
             step.run(progress)
-            if self._snapshot.routes:
-                with self._run.overlay() as northbound:
+            with self._run.overlay() as northbound:
+                faults.forget_packets(self._plan.lab, northbound)
+                if self._snapshot.routes:
                     northbound.set_pod_routes(self._plan.lab, self._snapshot.routes)
 
         return work

@@ -7,7 +7,7 @@ import pytest
 
 from winlab.design import spec
 from winlab.design.plan import copied, make
-from winlab.errors import UsageError
+from winlab.errors import ConflictError, UsageError
 
 
 @pytest.mark.parametrize("source", ["1-1-1", "3-2-1", "mixed", "1-0-1"])
@@ -36,3 +36,20 @@ def test_its_name_must_be_one_for_labs() -> None:
     origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
     with pytest.raises(UsageError, match="can't be the name of a lab"):
         copied.plan_of(origin, "Two", 7)
+
+
+def test_a_copy_that_is_put_back_keeps_its_name_and_addresses() -> None:
+    wanted = spec.load("1-1-1", ())
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    copy = copied.plan_of(origin, "two", 7)
+    larger = spec.load("1-2-1", ())
+    grown = make.make(larger, "one", plans.KVM, plans.stock(larger))
+    assert copied.plan_again(grown, copy) == copied.plan_of(grown, "two", 7)
+
+
+def test_a_lab_is_not_put_back_to_another_one() -> None:
+    one, two = (plans.make(plans.KVM, lab=name) for name in ("one", "two"))
+    with pytest.raises(ConflictError, match="'two' is not a copy of the lab 'one'"):
+        copied.plan_again(one, two)
+    with pytest.raises(ConflictError, match="'three' is not a copy"):
+        copied.plan_again(one, copied.plan_of(two, "three", 7))
