@@ -1,4 +1,4 @@
-"""The player of logins.ps1: what logs in to the stand-in afterwards, and what is refused."""
+"""How the stand-in simulates logins.ps1: what logs in afterwards, and what is refused."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_key_is_known_by_itself_not_by_its_comment_or_options(there: Machine) 
     assert keys(there) == [[NEW_KEY]] * 2
 
 
-def test_no_secret_is_told(there: Machine) -> None:
+def test_no_secret_is_shown(there: Machine) -> None:
     ran = act(there, "logins", LOGINS)
     said = "\n".join([*ran.told.out, *ran.told.err])
     for name in ("host_key", "password", "pfx", "pfx_password"):

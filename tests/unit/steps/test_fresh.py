@@ -78,7 +78,7 @@ def key_of(authority: x509.Certificate) -> bytes:
 
 
 class Lab:
-    """Nodes that log in whoever their state says."""
+    """Nodes that accept the logins that their state allows."""
 
     def __init__(self, plan: Plan, held: credentials.Credentials) -> None:
         self.nodes = {}

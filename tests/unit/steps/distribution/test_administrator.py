@@ -165,7 +165,7 @@ def test_the_old_administrator_has_no_rights_afterwards(monkeypatch: pytest.Monk
     world = World(monkeypatch, OWN, spec="3-0-1")
     (group,) = world.renew()
     assert group.startswith("winlab:")
-    # nobody is locked out in between, and kubeadm finds its binding at each moment
+    # no one is locked out in between, and kubeadm finds its binding at each moment
     assert world.cluster.seen == [{OWN, group}, {group}]
     assert world.cluster.requests == {}
     assert made(world.fresh).authority == world.held.authority

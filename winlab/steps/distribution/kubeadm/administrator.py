@@ -211,7 +211,7 @@ def _binding(subjects: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _replace(run: Run, node: LinuxNode, there: NodeScripts, made: Identity) -> None:
-    """Give a controller's admin.conf the new administrator; all else in it stays."""
+    """Give a controller's admin.conf the new administrator; everything else in it stays."""
     distribution = run.plan.cluster.distribution
     text = there.execute(["sudo", "cat", distribution.admin_file])
     had = reduced.identity(text, node.name, distribution)
