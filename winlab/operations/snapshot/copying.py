@@ -254,9 +254,10 @@ class _Copying:
         if snapshot.kubectl is not None and snapshot.kubectl.exists() and not folder.has(folder.kubectl):
             folder.kubectl.unlink(missing_ok=True)
             folder.kubectl.symlink_to(snapshot.kubectl)
-        fresh.forget(folder)
         if self._fresh:
             fresh.prepare(self._run)
+        else:
+            fresh.forget(folder)
 
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab

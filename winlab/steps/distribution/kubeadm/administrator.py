@@ -131,8 +131,8 @@ def _await_certificate(run: Run, kubectl: Kubectl, name: str, progress: Progress
         status = kubectl.get("certificatesigningrequest", name).get("status") or {}
         if certificate := status.get("certificate"):
             return Met(str(certificate))
-        told = [f"{one.get('type')}: {one.get('message')}" for one in status.get("conditions") or []]
-        return Waiting("waiting for the cluster to sign a certificate", tuple(told))
+        conditions = [f"{one.get('type')}: {one.get('message')}" for one in status.get("conditions") or []]
+        return Waiting("waiting for the cluster to sign a certificate", "; ".join(conditions) or "nothing")
 
     def give_up(seen: Waiting) -> ClusterError:
         return ClusterError(
