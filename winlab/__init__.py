@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from winlab.lab import Lab as Lab
     from winlab.lab_snapshots import Snapshots as Snapshots
     from winlab.lab_snapshots import all_snapshots as all_snapshots
+    from winlab.lab_snapshots import import_snapshot as import_snapshot
     from winlab.node import Node as Node
     from winlab.operations.diff import Difference as Difference
     from winlab.operations.drift.model import Drift as Drift
@@ -67,7 +68,7 @@ _NAMES = {
     "StepEvent StepFailed StepProgress StepSkipped StepStarted",
     "winlab.history.timeline": "Timeline",
     "winlab.lab": "Lab",
-    "winlab.lab_snapshots": "Snapshots all_snapshots",
+    "winlab.lab_snapshots": "Snapshots all_snapshots import_snapshot",
     "winlab.node": "Node",
     "winlab.operations.diff": "Difference",
     "winlab.operations.drift.model": "Drift",

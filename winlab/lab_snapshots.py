@@ -7,12 +7,13 @@ stops them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from winlab import snapshots
+from winlab import snapshots, stopping
 from winlab.design.spec.model import Spec
 from winlab.events import Listener, ignore
 from winlab.operations import owner
-from winlab.operations.snapshot import copying, listing, save
+from winlab.operations.snapshot import copying, listing, save, transfer
 from winlab.operations.snapshot import delete as deletion
 from winlab.operations.snapshot.copying import Copied
 from winlab.operations.snapshot.listing import Listed
@@ -21,7 +22,7 @@ from winlab.snapshots import Id, Snapshot
 from winlab.stopping import Stop
 from winlab.threads import Threads
 
-__all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots"]
+__all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots", "import_snapshot"]
 
 PREFIX = "snapshot-"  # of names that winlab chooses
 
@@ -34,6 +35,28 @@ def all_snapshots(site: Site | None = None) -> list[Listed]:
     site = site or Site()
     with site.in_use():
         return listing.every(site)
+
+
+def import_snapshot(
+    path: Path,
+    renamed: str | None = None,
+    site: Site | None = None,
+    *,
+    listener: Listener = ignore,
+    stop: Stop = None,
+) -> Snapshot:
+    """Take a snapshot from a file that :meth:`Snapshots.export` wrote.
+
+    Only import files from people whom you trust as much as the authors of programs that you run.
+
+    :param renamed: what it is called here, ``LAB@NAME`` or ``NAME``; by default as in the file.
+    :raises ConflictError: there is a snapshot of this name, or its memory can't be restored here. Nothing was touched.
+    :raises UsageError: it is not such a file, or it has something that winlab does not write.
+    :raises TransferError: it is damaged.
+    """
+    site = site or Site()
+    with site.in_use(), stopping.by(stop):
+        return transfer.import_file(path, renamed, site, listener)
 
 
 class Snapshots:
@@ -98,6 +121,16 @@ class Snapshots:
         :raises NotFoundError: there is no such snapshot.
         """
         return deletion.delete(self._id(name), self.site, listener)
+
+    @at_site
+    def export(self, name: str, path: Path, *, listener: Listener = ignore, stop: Stop = None) -> None:
+        """Write a snapshot to a file, which stands by itself and has the lab's secrets.
+
+        :raises NotFoundError: there is no such snapshot.
+        :raises UsageError: there is already such a file, or it can't be written to. Nothing was touched.
+        :raises HostError: there is not enough space. Nothing is left of the file.
+        """
+        transfer.export(self._id(name), path, self.site, listener)
 
     @at_site
     def reset(self, name: str | None = None, *, listener: Listener = ignore, stop: Stop = None) -> Copied:

@@ -2,7 +2,8 @@
 
 ::
 
-    <state>/snapshots/<lab>@<name>.json     0600  the plan, the spec and the credentials of the lab at that time
+    <state>/snapshots/<lab>@<name>.json       0600  the plan, the spec and the credentials of the lab at that time
+    <state>/snapshots/<lab>@<name>.transfer   held while it is exported, imported or deleted
 
 The record is written last, when the snapshot's volumes are complete, and deleted first.
 """
@@ -11,18 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
-from winlab import files, settings
+from winlab import files, locks, settings
 from winlab.design.plan.credentials import Credentials
+from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
-from winlab.errors import AccessError, NotFoundError, UsageError, WinlabError
+from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError
 from winlab.lab_folder import CURE, changing
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -49,7 +51,7 @@ class Id(NamedTuple):
         :raises UsageError: it can't be a snapshot's.
         """
         origin, at, name = text.rpartition("@")
-        return cls(origin if at else lab, check_name(name))
+        return cls(check_lab_name(origin, own=True) if at else lab, check_name(name))
 
 
 def check_name(name: str) -> str:
@@ -189,6 +191,31 @@ def forget(which: Id) -> bool:
         there = path.exists()
         path.unlink(missing_ok=True)
     return there
+
+
+@contextmanager
+def transferring(which: Id) -> Iterator[bool]:
+    """Hold a snapshot while it is exported, imported or deleted; yields whether a winlab was killed while it did that.
+
+    :raises ConflictError: another winlab holds it.
+    :raises AccessError: the lock can't be made.
+    """
+    path = _folder() / f"{which}.transfer"
+    with ExitStack() as held:
+        with changing(path):
+            files.make_parents(path)
+            was_killed = path.exists()
+            mine = held.enter_context(locks.attempt(path))
+        if not mine:
+            raise ConflictError(
+                f"Another winlab is exporting, importing or deleting the snapshot '{which}'.",
+                why=f"Its process id is {locks.holder(path)}.",
+                cure="Wait for it to end, or interrupt it.",
+            )
+        try:
+            yield was_killed
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def read(which: Id) -> Snapshot:

@@ -58,6 +58,7 @@ OUTPUTS = {
     "lock --file": Output(lock, False),
     "plan --render": Output(lambda path: render.write(NOTHING, path.parent), True),
     "screenshot file": Output(screenshot, True),
+    "snapshot export path": Output(lambda path: Lab("lab").snapshots.export("ready", path), False),
     "support --to": Output(lambda path: Lab("lab").support(path), True),
     "test readiness --junit": Output(lambda path: Report("smoke", "lab", (), 0, 0).write_junit(path), True),
     "test smoke --junit": Output(lambda path: Report("smoke", "lab", (), 0, 0).write_junit(path), True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from winlab import snapshots
 from winlab.design import spec
 from winlab.design.plan import credentials, make
-from winlab.errors import NotFoundError, UsageError, WinlabError
+from winlab.errors import ConflictError, NotFoundError, UsageError, WinlabError
 from winlab.snapshots import Drive, Emulator, Id, SavedNode, Snapshot
 
 
@@ -99,3 +100,16 @@ def test_other_files_are_passed_over(state: Path) -> None:
     for name in ("lab@ready.json.tmp", "x", "@ready.json", "lab@UP.json"):
         (folder / name).write_text("")
     assert snapshots.ids() == []
+
+
+def test_only_one_winlab_transfers_a_snapshot_and_a_killed_one_is_known_of(state: Path) -> None:
+    which = Id("lab", "ready")
+    with snapshots.transferring(which) as was_killed:
+        assert not was_killed
+        with pytest.raises(ConflictError) as error, snapshots.transferring(which):
+            pass
+        assert str(os.getpid()) in error.value.why
+    assert snapshots.ids() == list((state / "snapshots").iterdir()) == []
+    (state / "snapshots/lab@ready.transfer").write_text("1")
+    with snapshots.transferring(which) as was_killed:
+        assert was_killed

@@ -1,9 +1,10 @@
-"""Commands for snapshots: save, list, show, delete; reset and clone."""
+"""Commands for snapshots: save, list, show, delete, export, import; reset and clone."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -150,6 +151,49 @@ def delete(
         current().result = gone
         return
     say(f"Deleted: {', '.join(names)}.")
+
+
+@app.command()
+def export(
+    name: Name,
+    path: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Write a snapshot to one file, for another account or host."""
+    from winlab import Lab
+
+    with current().shown(output) as tell:
+        Lab(lab).snapshots.export(name, path, listener=tell)
+    if output is Output.JSON:
+        current().result = {"file": str(path)}
+        return
+    say(f"'{path}' has the snapshot. It also has the lab's passwords and keys, and the memory of its machines.")
+    say("Only you can read it. 'winlab snapshot import' takes it on another host, or for another account.")
+
+
+@app.command("import")
+def bring(
+    path: Annotated[
+        Path, typer.Argument(help="A file that 'snapshot export' wrote.", metavar="FILE", show_default=False)
+    ],
+    renamed: Annotated[
+        str | None,
+        typer.Option("--as", help="What it is called here; by default as in the file.", metavar="LAB@NAME"),
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Take a snapshot from a file. Only import files from people whose programs you would run."""
+    from winlab import Lab, import_snapshot
+
+    with current().shown(output) as tell:
+        made = import_snapshot(path, renamed, listener=tell)
+    if output is Output.JSON:
+        current().result = _as_json(Lab(made.lab).snapshots.show(made.name))
+        return
+    say(f"'{made.id}' is imported; 'winlab clone {made.id} NEW' makes a copy.")
+    if made.plan.network.reach != "internet":
+        say(f"Its machines may reach more than the internet (network.reach is '{made.plan.network.reach}').")
 
 
 def reset(

@@ -119,7 +119,8 @@ def forget_packets(lab: str, northbound: Northbound) -> None:
     """End a lab's faults between nodes: its machines are put back to a time without any."""
     for text in northbound.fault_records(lab):
         with suppress(ValueError):
-            northbound.put_fault(lab, fault.read(json.loads(text)).id, "", ())
+            if (one := fault.read(json.loads(text))) is not None:
+                northbound.put_fault(lab, one.id, "", ())
 
 
 def _active(lab: str, hosts: Hypervisors, northbound: Northbound) -> list[Fault]:

@@ -257,13 +257,15 @@ class StoragePool:
         self.delete(name + CLAIM)
         return True
 
-    def upload(self, name: str, source: Path) -> None:
+    def upload(self, name: str, source: Path, tell: Callable[[float], None] = lambda _: None) -> None:
         """Make a volume with the content of a local file. An existing one of that name is replaced.
 
         libvirt detects from the content whether it is qcow2 or raw.
+
+        :param tell: receives the progress, 0 to 1.
         """
         # made as raw: otherwise libvirt would write its own qcow2 header
-        self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, lambda _: None)
+        self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, tell)
 
     def upload_base(
         self,

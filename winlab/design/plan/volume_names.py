@@ -6,7 +6,8 @@ disk, ``lab.node-1.disk-clone.qcow2``, or a user's ``lab.qcow2``. No command tou
 A machine's disk has generations: ``disk.qcow2``, which plans name, then ``disk-2.qcow2``, ``disk-3.qcow2`` and so on.
 Each later one was made over an earlier one that must not change any more, or beside it. So has ``store.qcow2``.
 
-A snapshot's volumes are named ``<lab>@<snapshot>.<node>.<what>``. They are not the lab's, and may outlive it.
+A snapshot's volumes are named ``<lab>@<snapshot>.<node>.<what>``. They are not the lab's, and may outlive it. The disks
+of an imported snapshot are named as those of a lab ``<lab>--<snapshot>``, which no lab can be called.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _NAME = re.compile(
 _DISK = re.compile(rf"(?P<stem>.+\.(disk|store))(-(?P<number>{_NUMBER}))?\.qcow2")
 _SNAPSHOT = re.compile(
     rf"(?P<lab>{_WORD})@(?P<snapshot>{_WORD})\.{_WORD}\."
-    r"((disk|store|media|cd-[a-z]+)\.qcow2|(seed|answer|push)\.iso|memory|state|save|xml)"
+    r"((disk|store|media|export|cd-[a-z]+)\.qcow2|(seed|answer|push)\.iso|memory|state|save|xml)"
 )
 
 
@@ -65,3 +66,8 @@ def snapshot_of(name: str) -> tuple[str, str] | None:
     """The snapshot that a volume belongs to, as its lab and its own name; None if it is not a snapshot's."""
     match = _SNAPSHOT.fullmatch(name)
     return (match["lab"], match["snapshot"]) if match is not None and not name.startswith("base-") else None
+
+
+def imported(lab: str, snapshot: str) -> str:
+    """What stands for the lab in the names of an imported snapshot's disks."""
+    return f"{lab}--{snapshot}"

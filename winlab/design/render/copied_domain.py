@@ -60,7 +60,7 @@ def domain_xml(
 
     :param saved: the XML of the machine that was saved.
     :param plan: the copy's.
-    :param files: the copy's files, by the drives' targets; other drives keep theirs, which labs share.
+    :param files: the copy's files, by the drives' targets.
     :param pool: where the hypervisor has the storage pool.
     :param uid: the user who makes it.
     """
@@ -82,7 +82,7 @@ def domain_xml(
             parameters.set("interfaceid", node.port)
         if (target := interface.find("target")) is not None:
             interface.remove(target)
-    for log in root.findall("devices/serial/log"):
+    for log in (*root.findall("devices/serial/log"), *root.findall("devices/console/log")):
         log.set("file", str(pool / serial_log(plan.lab, node.name)))
     for screen in root.findall("devices/graphics"):
         screen.set("passwd", vnc_password)

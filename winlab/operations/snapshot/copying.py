@@ -327,7 +327,7 @@ class _Copying:
                 name = f"{lab}.{drive.what}"
                 host.pool.copy(name, drive.volume)
             elif host.pool.exists(drive.what):
-                continue
+                name = drive.what
             else:
                 raise NotFoundError(
                     f"The volume '{drive.what}' is gone, which '{node.name}' has in its drive '{target}'.",

@@ -20,8 +20,9 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     """Delete a snapshot, or what an interrupted save left; returns what was deleted. Safe to repeat.
 
     :raises NotFoundError: there is no such snapshot.
+    :raises ConflictError: another winlab is exporting or importing it.
     """
-    with site.storage() as hosts:
+    with site.storage() as hosts, snapshots.transferring(which):
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
     if not there and not gone:

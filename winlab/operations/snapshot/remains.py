@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winlab.adapters.vm import disks
 from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.design.plan import volume_names
 from winlab.snapshots import Id
 
 
@@ -23,5 +24,6 @@ def discard(which: Id, hosts: Hypervisors) -> list[str]:
         named = host.pool.names(f"{which}.")
         below = [path.name for name in named if (path := host.pool.backing(name)) is not None]
         gone += [name for name in named if host.pool.delete(name)]
-        gone += disks.collect(host, below)
+        imported = host.pool.names(f"{volume_names.imported(*which)}.")
+        gone += disks.collect(host, {*below, *imported})
     return gone

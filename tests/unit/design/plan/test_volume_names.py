@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import plans
 import pytest
 
-from winlab.design.plan import volume_names
+from winlab.design.plan import make, volume_names
 from winlab.design.plan.model import Plan
 from winlab.design.render.domain import serial_log
+from winlab.errors import UsageError
 from winlab.operations import load
 
 
@@ -63,7 +64,7 @@ def test_other_volumes_have_no_generations(name: str) -> None:
     assert (volume_names.generation(name), volume_names.first(name)) == (0, name)
 
 
-WHAT = "disk.qcow2 store.qcow2 media.qcow2 cd-sda.qcow2 seed.iso answer.iso push.iso memory state save xml"
+WHAT = "disk.qcow2 store.qcow2 media.qcow2 export.qcow2 cd-sda.qcow2 seed.iso answer.iso push.iso memory state save xml"
 
 
 @pytest.mark.parametrize("what", WHAT.split())
@@ -82,3 +83,10 @@ def test_volumes_of_a_snapshot_are_not_the_lab_s(what: str) -> None:
 )
 def test_other_volumes_belong_to_no_snapshot(name: str) -> None:
     assert volume_names.snapshot_of(name) is None
+
+
+def test_the_disks_of_an_imported_snapshot_belong_to_no_lab() -> None:
+    lab = volume_names.imported("a-lab", "cni-2")
+    assert volume_names.generation(f"{lab}.node-1.disk-2.qcow2") == 2
+    with pytest.raises(UsageError):
+        make.check_lab_name(lab)
