@@ -24,7 +24,7 @@ from winlab.design import spec
 from winlab.design.plan import credentials, make
 from winlab.engine.step import Step, compose
 from winlab.errors import ConflictError, GuestError
-from winlab.events import ignore
+from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.lab_snapshots import Copied, Snapshots
 from winlab.operations import room
@@ -165,6 +165,18 @@ def test_a_copy_that_failed_starts_over_with_its_origin_s(saved: Snapshot, world
     world.clone(fresh_credentials=False)
     assert folder.credentials() == saved.credentials
     assert not folder.within("fresh").path.exists()
+
+
+def test_a_copy_that_is_put_back_to_its_origin_s_snapshot_says_so(saved: Snapshot, world: World) -> None:
+    said: list[Event] = []
+    world.clone()
+    copying.reset(READY, "try", world.site, said.append)
+    (note,) = [one for one in said if isinstance(one, Note) and "passwords" in one.text]
+    assert note.text == "The lab has the passwords and keys of 'lab@ready' again, not its own."
+    assert LabFolder("try").credentials() == saved.credentials
+    said.clear()
+    copying.reset(READY, "try", world.site, said.append)
+    assert not [one for one in said if isinstance(one, Note) and "passwords" in one.text]
 
 
 @pytest.mark.parametrize(("words", "fresh"), [((), False), (("--fresh-credentials",), True)])

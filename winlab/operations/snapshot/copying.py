@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from winlab.design.spec.model import Spec
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import ConflictError, HostError, NotFoundError
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
@@ -244,6 +245,7 @@ class _Copying:
         if plan.lab != snapshot.lab:
             (block,) = addresses.blocks(plan.network.external_cidr, [plan.network.router_external])
             spec = copied.spec_of(spec, block)
+        self._report_credentials(folder)
         folder.write(folder.path / "credentials.json", snapshot.credentials.model_dump_json(indent=1))
         folder.ensure_credentials(plan)
         recorded.write(folder, Proposal(spec, plan, Stock()))
@@ -258,6 +260,13 @@ class _Copying:
             fresh.prepare(self._run)
         else:
             fresh.forget(folder)
+
+    def _report_credentials(self, folder: LabFolder) -> None:
+        """Report that a copy with its own credentials, which is put back, has those of the snapshot again."""
+        with suppress(WinlabError):
+            if folder.credentials().ssh_key != self._snapshot.credentials.ssh_key and not self._fresh:
+                text = f"The lab has the passwords and keys of '{self._snapshot.id}' again, not its own."
+                self._under.tell(Note(lab=self._plan.lab, text=text))
 
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab
