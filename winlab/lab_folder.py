@@ -13,6 +13,7 @@
     ├── journal.jsonl            0600  what every create did
     ├── evidence/                0700  what was kept of machines that stopped
     ├── screens/                 0700  what machines showed while they booted
+    ├── fresh/, former/          0700  while a copy gets its own credentials: these, and those that it must refuse
     └── staging-*                0700  files on their way into the lab; swept when the lab is next changed
     <state>/labs/<lab>.lock            held while the lab is being changed; beside the folder, which destroy removes
 """
@@ -39,19 +40,22 @@ from winlab.events import Event, Listener, Progress
 CURE = "Give yourself that folder (it may be root's, from 'sudo winlab'), or name another in WINLAB_STATE."
 
 STAGING = "staging-"
+CREDENTIALS = "credentials.json"
 
 
 class LabFolder:
     """The folder of one lab. It is not created until something is written.
 
+    :param within: the folder in it with other credentials of the lab; see :meth:`within`.
     :raises UsageError: the name can't be a folder's.
     """
 
-    def __init__(self, lab: str) -> None:
+    def __init__(self, lab: str, within: str = "") -> None:
         if lab in ("", ".", "..") or "/" in lab or "\0" in lab:
             check_lab_name(lab)  # which says what names can be
         self.lab = lab
-        self.path = settings.state_dir() / "labs" / lab
+        base = settings.state_dir() / "labs"
+        self.path = base / lab / within
         self.ssh_key = self.path / "id_ed25519"
         self.known_hosts = self.path / "known_hosts"
         self.ca = self.path / "ca.pem"
@@ -59,7 +63,8 @@ class LabFolder:
         self.journal = self.path / "journal.jsonl"
         self.kubeconfig = self.path / "kubeconfig"
         self.kubectl = self.path / "kubectl"
-        self.lock = self.path.with_name(f"{lab}.lock")
+        self.lock = base / f"{lab}.lock"
+        self._sweep_lock = base / ".staging.lock"  # no lab's own lock has this name
         self._writer = journal.Writer(self.journal, self._kept)
 
     def make(self) -> None:
@@ -88,7 +93,7 @@ class LabFolder:
         :raises NotFoundError: this account does not have them, so it can't log in.
         :raises AccessError: they can't be read.
         """
-        path = self.path / "credentials.json"
+        path = self.path / CREDENTIALS
         try:
             return Credentials.model_validate_json(path.read_bytes())
         except FileNotFoundError as error:
@@ -107,6 +112,39 @@ class LabFolder:
                 why=str(error),
                 cure="Destroy the lab and create it again.",
             ) from error
+
+    def within(self, name: str) -> LabFolder:
+        """A folder in this one, with other credentials of the lab, and their files for ssh and WinRM."""
+        return LabFolder(self.lab, name)
+
+    def keep_credentials(self, plan: Plan, made: Credentials) -> None:
+        """Replace the lab's credentials, and their files for ssh and WinRM.
+
+        :raises HostError: there is no space.
+        :raises AccessError: they can't be written.
+        """
+        self.write(self.path / CREDENTIALS, made.model_dump_json(indent=1))
+        for path, (text, mode) in self._files(made, plan).items():
+            self.write(path, text, mode)
+
+    def take(self, plan: Plan, fresh: LabFolder) -> None:
+        """Replace the lab's credentials and its kubeconfig by those of another folder.
+
+        :raises WinlabError: they can't be read or written.
+        """
+        self.keep_credentials(plan, fresh.credentials())
+        if fresh.has(fresh.kubeconfig):
+            self.write(self.kubeconfig, fresh.kubeconfig.read_text(encoding="utf-8"))
+
+    def drop(self, name: str) -> None:
+        """Remove a folder of :meth:`within`, if it is there.
+
+        :raises AccessError: it can't be removed.
+        """
+        path = self.within(name).path
+        with changing(path):
+            if path.exists():
+                shutil.rmtree(path)
 
     def credentials_fit(self, plan: Plan) -> bool:
         """Whether there are credentials, for exactly these nodes."""
@@ -131,14 +169,14 @@ class LabFolder:
         """
         if self.credentials_fit(plan):
             made = self.credentials()
-        else:
-            try:
-                made = credentials.adapted(plan, self.credentials())
-            except WinlabError:
-                made = credentials.generate(plan)
-            self.write(self.path / "credentials.json", made.model_dump_json(indent=1))
-        for path, (text, mode) in self._files(made, plan).items():
-            self.write(path, text, mode)
+            for path, (text, mode) in self._files(made, plan).items():
+                self.write(path, text, mode)
+            return made
+        try:
+            made = credentials.adapted(plan, self.credentials())
+        except WinlabError:
+            made = credentials.generate(plan)
+        self.keep_credentials(plan, made)
         return made
 
     def has_credentials_for(self, plan: Plan) -> bool:
@@ -201,7 +239,7 @@ class LabFolder:
 
     @contextmanager
     def _staging_lock(self) -> Iterator[None]:
-        path = self.path.with_name(".staging.lock")  # no lab's own lock has this name
+        path = self._sweep_lock
         with ExitStack() as held:
             with changing(path):
                 files.make_parents(path)

@@ -146,14 +146,22 @@ class Snapshots:
 
     @at_site
     def clone(
-        self, labs: Sequence[str], name: str | None = None, *, listener: Listener = ignore, stop: Stop = None
+        self,
+        labs: Sequence[str],
+        name: str | None = None,
+        *,
+        fresh_credentials: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Sequence[Copied]:
         """Make running copies of the lab beside it, all at the same time.
 
         :param labs: their names.
         :param name: the snapshot; by default the lab is saved for them now.
+        :param fresh_credentials: give each its own passwords, keys and administrator, and have it refuse the lab's.
         :raises NotFoundError: there is no such snapshot. Nothing was touched.
-        :raises ConflictError: there is a lab of one of the names, or the memory can't be restored here.
+        :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or the copies
+            can't get their own credentials.
         """
         if name is None:
             self._require_owner()
@@ -162,7 +170,10 @@ class Snapshots:
         else:
             which = self._id(name)
         with Threads(len(labs)) as pool:
-            made = [pool.submit(copying.clone, which, lab, self.site, listener) for lab in labs]
+            made = [
+                pool.submit(copying.clone, which, lab, self.site, listener, fresh_credentials=fresh_credentials)
+                for lab in labs
+            ]
         return [one.result() for one in made]
 
     @at_site

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from harness import LAB_A, LAB_B, Labs, On, ask, is_ready, text, traces
 
 COPY = "it-copy"
@@ -88,6 +90,30 @@ def test_the_lab_is_put_back(labs: Labs, saved: dict[str, Any]) -> None:
 def test_nothing_is_left_of_a_copy(labs: Labs, saved: dict[str, Any], copy: On) -> None:
     text(copy("destroy"))
     assert [row for rows in vars(traces()).values() for row in rows if COPY in str(row)] == []
+
+
+def test_a_copy_with_its_own_credentials_refuses_the_lab_s(labs: Labs, saved: dict[str, Any], tmp_path: Path) -> None:
+    """The command tries the lab's key and password itself; here its administrator does, and kubeadm's own file."""
+    copy = On(labs.a.user, COPY)
+    try:
+        said = text(labs.a.user("clone", f"{LAB_A}@ready", COPY, "--fresh-credentials"))
+        assert "It has its own credentials." in said
+        assert all(is_ready(node) for node in nodes(copy).values())
+        for node in ("controller-1", "node-1"):
+            assert ask(copy, node, name="hostname")["name"].lower() == node
+        admin = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf get nodes --output=name"
+        assert "node/node-1" in ask(copy, "controller-1", nodes=admin)["nodes"]
+        theirs, own = (yaml.safe_load(text(lab("kubeconfig"))) for lab in (labs.a, copy))
+        theirs["clusters"][0]["cluster"]["server"] = own["clusters"][0]["cluster"]["server"]
+        path = tmp_path / "theirs.yaml"
+        path.write_text(yaml.safe_dump(theirs))
+        refused = copy("kubectl", "--", f"--kubeconfig={path}", "get", "nodes")
+        assert refused.returncode != 0
+        assert "Forbidden" in refused.stderr
+    finally:
+        labs.a.user("destroy", "--lab", COPY)
+    assert all(is_ready(node) for node in nodes(labs.a).values())
+    assert ask(labs.a, "node-1", name="hostname")["name"].lower() == "node-1"
 
 
 def test_a_member_of_the_group_saves_and_copies_without_root(labs: Labs) -> None:

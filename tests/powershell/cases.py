@@ -45,6 +45,16 @@ GIVEN: dict[str, Any] = {
     ],
 }
 ROUTES = [{"to": "10.244.1.0/24", "via": "10.77.0.11"}, {"to": "10.244.3.0/25", "via": "10.77.0.13"}]
+OLD_KEY, NEW_KEY = "ssh-ed25519 AAAAold winlab lab", "ssh-ed25519 AAAAnew winlab try"
+LOGINS: dict[str, Any] = {
+    "ssh_key": NEW_KEY,
+    "host_key": "-----BEGIN OPENSSH PRIVATE KEY-----\nbmV3\n-----END OPENSSH PRIVATE KEY-----\n",
+    "host_key_public": "ssh-ed25519 AAAAhost node-1",
+    "former": None,
+    "password": "An0ther-secret",
+    "pfx": "AAEC/w==",
+    "pfx_password": "pfx secret",
+}
 
 
 def done(told: Told, **wanted: Any) -> Any:

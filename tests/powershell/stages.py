@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import Any
 
-from powershell.cases import COMMAND, CONFIG, PROXY
+from powershell.cases import COMMAND, CONFIG, OLD_KEY, PROXY
 from powershell.doubles.machine import Machine
 
 CONTAINERD = (
@@ -23,6 +23,9 @@ NET: dict[str, Any] = {
 POLICY = {"ID": "policies-1", "References": ["/endpoints/endpoints-1"]}
 VIP_CONFIG = "kind: X\nwinkernel:\n  sourceVip: 10.244.2.2\n  networkName: cbr0\n  enableDSR: false\n"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\n"  # of the kubelet
+AUTHORIZED = (r"C:\ProgramData\ssh\administrators_authorized_keys", r"C:\Users\Administrator\.ssh\authorized_keys")
+HOST_KEY = r"C:\ProgramData\ssh\ssh_host_ed25519_key"
+LISTENER = r"WSMan\localhost\Listener\Listener_2"
 JOINED = "C:\\etc\\kubernetes\\kubelet.conf"
 
 
@@ -60,6 +63,17 @@ def _copy(node: Machine, part: str, to: str, names: tuple[str, ...] = ()) -> Non
         if not names or file.name in names:
             shutil.copy(file, folder / file.name)
             (folder / file.name).chmod(0o755)
+
+
+def listening(node: Machine) -> None:
+    """After bootstrap.ps1: who logs in, and what the node is recognized by."""
+    for path in AUTHORIZED:
+        write(node, path, f"{OLD_KEY}\n")
+    write(node, HOST_KEY, "old")
+    write(node, f"{HOST_KEY}.pub", "old")
+    write(node, r"C:\winlab\ready.txt", "node-1")
+    for name, value in (("Transport", "HTTPS"), ("Address", "*"), ("CertificateThumbprint", "0123")):
+        node.registry(LISTENER, name, value)
 
 
 def featured(node: Machine) -> None:

@@ -12,12 +12,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, GIVEN, JOIN, PROXY, ROUTES, done, image
+from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, GIVEN, JOIN, LOGINS, PROXY, ROUTES, done, image
 from powershell.conftest import SCRIPTS
 from powershell.doubles.looks import look
 from powershell.doubles.machine import Machine, Told
 from powershell.doubles.session import Session
-from powershell.stages import NET, change, contained, featured, installed, joined, payload, proxied, ready, write
+from powershell.stages import (
+    NET,
+    change,
+    contained,
+    featured,
+    installed,
+    joined,
+    listening,
+    payload,
+    proxied,
+    ready,
+    write,
+)
 
 # What asks Windows for something, or changes it
 CALLS = (
@@ -33,6 +45,7 @@ CALLS = (
     *("Register-ScheduledTask", "Start-ScheduledTask", "Unregister-ScheduledTask", "Get-HnsNetwork", "Get-HnsEndpoint"),
     *("Get-HnsPolicyList", "Remove-HnsPolicyList"),
     *("Get-FileHash", "Set-Date", "Optimize-Volume", "netsh.exe", "sc.exe", "ctr.exe", "tar.exe"),
+    *("Restart-Service", "Import-PfxCertificate", "Set-WSManInstance", "Set-LocalUser"),
     *("kubeadm.exe", "containerd.exe", "route.exe", "dism.exe"),
 )
 
@@ -106,6 +119,7 @@ CASES = [
     Case("proxy", with_new_kubeconfig, PROXY, ("Start-Service",)),
     Case("proxy", with_a_network_made_anew, PROXY, ("Start-Service",)),
     Case("push", with_push, {"program": "kube-log-runner.exe"}),
+    Case("logins", listening, LOGINS),
     Case("updates", with_updates, None),
     Case("faults", lambda node: None, {"skew": 3600, "free": 1_000_000_000, "now": int(time.time())}),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import json
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from powershell.cases import LOGINS, NEW_KEY, OLD_KEY
 from workers import FILES, JOIN, KUBELET, PROGRAMS, PROXY, Computer, Worker, digest_of
 
 from winlab import data
@@ -23,6 +25,7 @@ from winlab_standin.guest import (
     devices,
     engine,
     firewall,
+    loginplayers,
     nativecommands,
     node,
     routes,
@@ -382,6 +385,23 @@ def test_an_answer_file_that_sysprep_refuses(scripted: Scripted, monkeypatch: py
     told = scripted.play("sealed")
     assert (asked, told["state"]) == ([], node.COMPLETE)
     assert "sysprep.exe" in told["errors"][0]
+
+
+def test_new_logins(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, passwords = scripted.machine, list[str]()
+    for path in ("ProgramData/ssh/administrators_authorized_keys", "Users/Administrator/.ssh/authorized_keys"):
+        machine.c(path).parent.mkdir(parents=True)
+        machine.c(path).write_text(f"{OLD_KEY}\r\n")
+    for name, value in (("Transport", "HTTPS"), ("CertificateThumbprint", "0123")):
+        machine.world.registry.add(r"WSMan\localhost\Listener\Listener_1", name, "REG_SZ", value)
+    monkeypatch.setattr(bootstrap, "pem", lambda data, password: (data, password.encode()))
+    monkeypatch.setattr(loginplayers, "set_password", lambda _machine, password: passwords.append(password))
+    assert scripted.play("logins", **{**LOGINS, "former": OLD_KEY}) == {"changed": True}
+    assert machine.c("ProgramData/ssh/administrators_authorized_keys").read_text() == f"{NEW_KEY}\n"
+    assert (machine.config / "standin-winrm.crt").read_bytes() == base64.b64decode(LOGINS["pfx"])
+    assert (machine.config / "standin-winrm.key").read_text() == LOGINS["pfx_password"]
+    assert scripted.again == ["sshd", "WinRM"]
+    assert passwords == [LOGINS["password"]]
 
 
 def test_other_requests(joined: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:

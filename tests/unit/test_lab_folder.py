@@ -143,3 +143,33 @@ def test_the_state_folder_is_private_whatever_the_umask() -> None:
 def test_a_name_that_is_a_path_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="can't be the name of a lab"):
         LabFolder(name)
+
+
+def test_other_credentials_of_a_lab_have_a_folder_of_their_own() -> None:
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    held, made = folder.ensure_credentials(plan), credentials.generate(plan)
+    other = folder.within("fresh")
+    other.keep_credentials(plan, made)
+    assert (folder.credentials(), other.credentials()) == (held, made)
+    assert (folder.ssh_key.read_text(), other.ssh_key.read_text()) == (held.ssh_key, made.ssh_key)
+    assert other.has_credentials_for(plan)
+    assert stat.S_IMODE(other.path.stat().st_mode) == 0o700
+    assert {path.name for path in other.path.iterdir()} == {"credentials.json", "id_ed25519", "known_hosts", "ca.pem"}
+
+
+def test_a_lab_takes_other_credentials_and_another_kubeconfig() -> None:
+    plan, folder = plans.make(plans.TCG, "1-0-1"), LabFolder("lab")
+    folder.ensure_credentials(plan)
+    folder.write(folder.kubeconfig, "old")
+    other, made = folder.within("fresh"), credentials.generate(plan)
+    other.keep_credentials(plan, made)
+    folder.take(plan, other)
+    assert (folder.credentials(), folder.kubeconfig.read_text()) == (made, "old")
+    other.write(other.kubeconfig, "new")
+    folder.take(plan, other)
+    assert folder.kubeconfig.read_text() == "new"
+    assert folder.has_credentials_for(plan)
+    for _ in range(2):
+        folder.drop("fresh")
+    assert not other.path.exists()
+    assert folder.has_credentials_for(plan)

@@ -224,6 +224,13 @@ def clone(
         int | None,
         typer.Option("--count", help="Make so many copies: NEW-1, NEW-2 and so on.", min=1, max=64, show_default=False),
     ] = None,
+    fresh_credentials: Annotated[
+        bool,
+        typer.Option(
+            "--fresh-credentials",
+            help="Give each copy its own passwords, keys and administrator; it refuses the lab's.",
+        ),
+    ] = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make running copies of a lab beside it."""
@@ -232,7 +239,8 @@ def clone(
     lab, at, name = origin.partition("@")
     names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
     with current().shown(output) as tell:
-        made = Lab(lab).snapshots.clone(names, name if at else None, listener=tell)
+        own = Lab(lab).snapshots
+        made = own.clone(names, name if at else None, fresh_credentials=fresh_credentials, listener=tell)
     show_copied(made, output)
 
 
@@ -247,7 +255,7 @@ def show_copied(made: Sequence[Copied], output: Output) -> None:
             continue
         say(
             f"The lab '{one.lab}' is as in '{one.snapshot}': it ran after {one.resumed:.1f} s, and is Ready after "
-            f"{one.ready:.1f} s."
+            f"{one.ready:.1f} s.{' It has its own credentials.' if one.fresh_credentials else ''}"
         )
 
 

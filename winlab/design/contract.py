@@ -348,6 +348,24 @@ class Faults(Call[Changed]):
     now: int = field(default=0, metadata=WINDOWS_ONLY)  # seconds since 1970, by the host's clock; Linux has its RTC
 
 
+@dataclass(frozen=True, kw_only=True)
+class Logins(Call[Changed]):
+    """What logs in to the node, and what it is recognized by.
+
+    A copy of a lab has its origin's. With *former*, that key can't log in any more; until then both can.
+    """
+
+    script, on = "logins", BOTH
+    ssh_key: str  # public
+    host_key: str = field(repr=False)
+    host_key_public: str
+    former: str | None = None  # a public key
+    user: str = field(default="", metadata=LINUX_ONLY)  # whose keys they are; on Windows the Administrator's
+    password: str = field(default="", repr=False, metadata=WINDOWS_ONLY)
+    pfx: str = field(default="", repr=False, metadata=WINDOWS_ONLY)  # the certificate and key of WinRM, in base64
+    pfx_password: str = field(default="", repr=False, metadata=WINDOWS_ONLY)
+
+
 # -- verbs of winlab_node
 
 

@@ -12,6 +12,7 @@ import yaml
 
 from winlab.design.spec.proxy import LOGIN, without_login
 from winlab.lab_folder import LabFolder
+from winlab.steps.fresh import FRESH
 
 # What credentials.json has besides secrets
 PUBLIC = frozenset({"identity", "ssh_key_public", "host_key_public", "certificate", "ca_certificate"})
@@ -20,7 +21,15 @@ TEXT = re.compile(r'"((?:[^"\\]|\\.){8,})"')
 
 
 def of(folder: LabFolder) -> tuple[dict[str, str], list[str]]:
-    """A lab's secrets by their names, and why some may be unknown. A damaged file counts text by text."""
+    """A lab's secrets by their names, and why some may be unknown. A damaged file counts text by text.
+
+    A copy whose own credentials are unfinished has two sets of them.
+    """
+    (secrets, problems), (others, more) = _in(folder), _in(folder.within(FRESH))
+    return {**secrets, **{f"{FRESH} {name}": secret for name, secret in others.items()}}, [*problems, *more]
+
+
+def _in(folder: LabFolder) -> tuple[dict[str, str], list[str]]:
     secrets: dict[str, str] = {}
     problems: list[str] = []
     for path in (folder.path / "credentials.json", folder.design, folder.kubeconfig, folder.ssh_key):

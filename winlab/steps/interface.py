@@ -5,7 +5,7 @@ Plain facts, such as a usual time, are in winlab/design/system/ and winlab/desig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -15,6 +15,7 @@ from winlab.design.plan.model import LinuxNode, WindowsNode
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.events import Progress
+from winlab.lab_folder import LabFolder
 from winlab.steps.evidence import DiskLog
 
 
@@ -120,6 +121,13 @@ class ControlPlaneSteps(Protocol):
 
     def access(self, node: LinuxNode, /) -> Step:
         """The step that gives this host an administrator's access, from the first controller."""
+
+    def renew_administrator(self, fresh: LabFolder, after: Iterable[State], /) -> Step:
+        """The step that makes another administrator, and takes all rights from the one that the lab has.
+
+        :param fresh: gets the other one's kubeconfig.
+        :param after: the states that must come first.
+        """
 
     def join(self, node: LinuxNode, before: State, /) -> Step:
         """The step that makes a prepared Linux node a member: a further controller, or a worker.

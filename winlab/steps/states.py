@@ -82,6 +82,8 @@ SAVED = Kind("saved", _thing("save"))  # of=its name: its machines' memory is wr
 STORED = Kind("stored", _node("store"))  # of=its name: the volumes of one machine are as copies need them
 FLATTENED = Kind("flattened", _node("flatten"))  # its disks are not based on many frozen ones
 RESTORED = Kind("restored", _node("restore"))  # the machine runs as it was in the snapshot
+ADMINISTRATOR = Kind("administrator", _lab("new administrator"))  # of the cluster: the old one is refused
+RENEWED = Kind("renewed", _node("new credentials of"))  # the node refuses those of the lab that it was copied from
 
 # A golden image
 SEALED = Kind("sealed", _node("seal"))

@@ -59,6 +59,12 @@ def pem(pfx: bytes, password: str) -> tuple[bytes, bytes]:
     return chain, key.private_bytes(serialization.Encoding.PEM, *plain)
 
 
+def keep_certificate(config: Path, chain: bytes, key: bytes) -> None:
+    """Have WinRM's listener use this certificate from its next start on. *config*: System32\\config."""
+    (config / "standin-winrm.crt").write_bytes(chain)
+    (config / "standin-winrm.key").write_bytes(key)
+
+
 def play(folder: Path, world: World, root: Path = C) -> None:
     """Do what ``winlab\\bootstrap.ps1`` in *folder* does.
 
@@ -107,8 +113,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
 
     world.serial("winlab: phase=winrm\r\n")
     chain, key = pem((folder / "winrm.pfx").read_bytes(), str(node["pfx_password"]))
-    (config / "standin-winrm.crt").write_bytes(chain)
-    (config / "standin-winrm.key").write_bytes(key)
+    keep_certificate(config, chain, key)
     firewall.add_rule(world.registry, "winlab-winrm", "5986", "winlab: WinRM over HTTPS")
     restart("WinRM")
     world.registry.add(registry.WINRM, registry.DELAYED, "REG_DWORD", "0")  # sc.exe config WinRM start= auto

@@ -19,6 +19,7 @@ from winlab_standin.guest import (
     bootstrap,
     clusterplayers,
     faultplayers,
+    loginplayers,
     nativecommands,
     players,
     routes,
@@ -67,6 +68,7 @@ class Bridge:
             "create process": self._create,
             "import certificate": self._certificate,
             "listen": self._listen,
+            "set password": lambda asked: loginplayers.set_password(self.machine, str(asked["password"])),
             "set clock": lambda asked: self.machine.world.set_clock(float(asked["seconds"])),
             "free": lambda asked: free(self._place(str(asked["name"]))),
             "digest": lambda asked: workerfiles.digest(Path(asked["path"])),
@@ -192,8 +194,7 @@ class Bridge:
         if path is None:
             raise ScriptError(f"the PFX file could not be found: {asked['file']}")
         chain, key = bootstrap.pem(path.read_bytes(), str(asked["password"]))
-        (self.machine.config / "standin-winrm.crt").write_bytes(chain)
-        (self.machine.config / "standin-winrm.key").write_bytes(key)
+        bootstrap.keep_certificate(self.machine.config, chain, key)
 
     def _listen(self, asked: dict[str, Any]) -> None:
         del asked

@@ -26,6 +26,7 @@ VERBS = {  # the module and function of each
     "push": ("push", "push"),
     "load": ("images", "load"),
     "faults": ("faults", "faults"),
+    "logins": ("logins", "logins"),
     "logs": ("logs", "logs"),
 }
 LOOKS = {"status", "logs"}  # the verbs that change nothing, and answer while another one does

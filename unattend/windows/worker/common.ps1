@@ -279,13 +279,17 @@ function Set-Text([string]$Path, [string]$Text) {
 # No cmdlet writes the text, as module logging would put its parameters into the event log; and there is no moment at
 # which others can read the file
 function Write-Secret([string]$Path, [string]$Text) {
+    $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
+    Write-SecretBytes $Path $bytes
+}
+
+function Write-SecretBytes([string]$Path, [byte[]]$Bytes) {
     if ([System.IO.File]::Exists($Path)) { [System.IO.File]::Delete($Path) }
     $acl = New-Object System.Security.AccessControl.FileSecurity
     $acl.SetSecurityDescriptorSddlForm($PrivateFile)
     $file = [System.IO.File]::Create($Path, 4096, [System.IO.FileOptions]::None, $acl)
     try {
-        $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
-        $file.Write($bytes, 0, $bytes.Length)
+        $file.Write($Bytes, 0, $Bytes.Length)
     } finally {
         $file.Dispose()
     }

@@ -119,6 +119,24 @@ def adapted(plan: Plan, held: Credentials) -> Credentials:
     )
 
 
+def giving(held: Credentials, fresh: Credentials) -> Credentials:
+    """The credentials of nodes that have *held* and are being given *fresh*: certificates of both CAs count.
+
+    Screens have the fresh passwords from the start.
+    """
+    rows = {
+        name: held.nodes[name].model_copy(update={"vnc_password": row.vnc_password})
+        for name, row in fresh.nodes.items()
+    }
+    return held.model_copy(update={"ca_certificate": held.ca_certificate + fresh.ca_certificate, "nodes": rows})
+
+
+def former(held: Credentials, fresh: Credentials) -> Credentials:
+    """What nodes that have *fresh* refuse: the key and the password of *held*. The nodes themselves are recognized."""
+    old = {name: getattr(held, name) for name in ("administrator_password", "ssh_key", "ssh_key_public")}
+    return fresh.model_copy(update=old)
+
+
 def _has(held: Credentials, plan: Plan, node: NodePlan) -> bool:
     """Whether there are credentials for this very node: by the certificate's names, if it logs in with one."""
     row = held.nodes.get(node.name)

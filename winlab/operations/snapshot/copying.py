@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from winlab.design.spec.model import Spec
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import ConflictError, HostError, NotFoundError
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
@@ -33,7 +34,7 @@ from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible, memory
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
-from winlab.steps import foundation
+from winlab.steps import foundation, fresh
 from winlab.steps.power import answer, ready
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, NETWORK, RESTORED
@@ -48,8 +49,9 @@ class Copied:
     """A lab that was made from a snapshot.
 
     :param resumed: seconds until all machines ran; 0 if only their disks were saved: they are off.
-    :param ready: seconds until all nodes answered and were Ready.
+    :param ready: seconds until all nodes answered and were Ready, and had their own credentials if they were to.
     :param shared: whether the machines share the snapshot's memory, copy on write.
+    :param fresh_credentials: whether it has its own credentials, and refuses those of the lab that was saved.
     """
 
     lab: str
@@ -57,6 +59,7 @@ class Copied:
     resumed: float
     ready: float
     shared: bool
+    fresh_credentials: bool = False
 
 
 def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
@@ -74,15 +77,19 @@ def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
     return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
-def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
+def clone(which: Id, lab: str, site: Site, tell: Listener, *, fresh_credentials: bool = False) -> Copied:
     """Make a copy of a lab, beside it, as it was when a snapshot was taken.
 
+    :param fresh_credentials: give it its own credentials, and have it refuse those of the lab that was saved.
     :raises NotFoundError: there is no such snapshot. Nothing was touched.
-    :raises ConflictError: there is a lab of that name, or the memory can't be restored here. Nothing was touched.
+    :raises ConflictError: there is a lab of that name, the memory can't be restored here, or the copy can't get its own
+        credentials. Nothing was touched.
     """
 
     def work(under: Underway) -> Copied:
         snapshot = snapshots.read(which)
+        if fresh_credentials:
+            _require_renewable(snapshot)
         if _underway(under.folder) is None and _exists(under):
             raise ConflictError(
                 f"There is already a lab '{lab}'.",
@@ -91,9 +98,28 @@ def clone(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
                 else f"Choose another name, or run 'winlab destroy --lab {lab}' first.",
             )
         plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
-        return _Copying(snapshot, plan, under).run()
+        return _Copying(snapshot, plan, under, fresh_credentials=fresh_credentials).run()
 
     return carry_out(Job(lab, work, storage=True), site, tell)
+
+
+def _require_renewable(snapshot: Snapshot) -> None:
+    """Check that a copy's machines and its cluster can be given their own credentials.
+
+    :raises ConflictError: they can't.
+    """
+    if not snapshot.memory:
+        raise ConflictError(
+            f"A copy of '{snapshot.id}' can't get its own credentials: it is off.",
+            why="The snapshot has disks alone. Machines get new credentials while they run.",
+            cure="Save the lab while it runs, and copy that; or leave --fresh-credentials out.",
+        )
+    if snapshot.kubeconfig is not None and (snapshot.kubectl is None or not snapshot.kubectl.exists()):
+        raise ConflictError(
+            f"A copy of '{snapshot.id}' can't get its own administrator: the lab's kubectl is missing.",
+            why=f"'{snapshot.kubectl}' does not exist.",
+            cure=f"Run 'winlab repair --lab {snapshot.lab}', save the lab again, and copy that.",
+        )
 
 
 def require_spec(snapshot: Snapshot, spec: Spec) -> None:
@@ -162,7 +188,7 @@ def _unshared(snapshot: Snapshot) -> str:
 class _Copying:
     """A lab that is being made from a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, under: Underway) -> None:
+    def __init__(self, snapshot: Snapshot, plan: Plan, under: Underway, *, fresh_credentials: bool = False) -> None:
         self._snapshot = snapshot
         self._plan = plan
         self._under = under
@@ -170,6 +196,7 @@ class _Copying:
         self._resumed = 0.0
         self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
         self._unshared = _unshared(snapshot)
+        self._fresh = fresh_credentials
 
     def run(self) -> Copied:
         plan, under, folder = self._plan, self._under, self._under.folder
@@ -184,9 +211,11 @@ class _Copying:
         under.run(Forecast(self._run.pace.known, [plan]).steps(self._steps(definitions)), "clone")
         for host in under.hypervisors:  # the disks that the lab had before
             disks.collect(host, [name for name in host.pool.names(f"{plan.lab}.") if volume_names.generation(name)])
+        if self._fresh:
+            fresh.take(self._run)
         (folder.path / COPYING).unlink(missing_ok=True)
-        ready = time.monotonic() - self._begun
-        return Copied(plan.lab, self._snapshot.id, round(self._resumed, 2), round(ready, 2), not self._unshared)
+        resumed, ready = round(self._resumed, 2), round(time.monotonic() - self._begun, 2)
+        return Copied(plan.lab, self._snapshot.id, resumed, ready, not self._unshared, self._fresh)
 
     def _definition(self, node: NodePlan) -> str:
         return memory.definition(self._run.on(node).pool, self._snapshot, node.name)
@@ -216,6 +245,7 @@ class _Copying:
         if plan.lab != snapshot.lab:
             (block,) = addresses.blocks(plan.network.external_cidr, [plan.network.router_external])
             spec = copied.spec_of(spec, block)
+        self._report_credentials(folder)
         folder.write(folder.path / "credentials.json", snapshot.credentials.model_dump_json(indent=1))
         folder.ensure_credentials(plan)
         recorded.write(folder, Proposal(spec, plan, Stock()))
@@ -226,6 +256,17 @@ class _Copying:
         if snapshot.kubectl is not None and snapshot.kubectl.exists() and not folder.has(folder.kubectl):
             folder.kubectl.unlink(missing_ok=True)
             folder.kubectl.symlink_to(snapshot.kubectl)
+        if self._fresh:
+            fresh.prepare(self._run)
+        else:
+            fresh.forget(folder)
+
+    def _report_credentials(self, folder: LabFolder) -> None:
+        """Report that a copy with its own credentials, which is put back, has those of the snapshot again."""
+        with suppress(WinlabError):
+            if folder.credentials().ssh_key != self._snapshot.credentials.ssh_key and not self._fresh:
+                text = f"The lab has the passwords and keys of '{self._snapshot.id}' again, not its own."
+                self._under.tell(Note(lab=self._plan.lab, text=text))
 
     def _steps(self, definitions: dict[str, str]) -> Sequence[Step]:
         run, lab = self._run, self._plan.lab
@@ -235,7 +276,11 @@ class _Copying:
             work = self._restoring(node, definitions[node.name])
             steps.append(Step(RESTORED(lab, node.name), work, lambda: False, [network.reaches], usual=2))
         if self._snapshot.memory:
-            steps += self._checks()
+            checks = list(self._checks())
+            steps += checks
+            if self._fresh:
+                cluster = self._snapshot.kubeconfig is not None
+                steps += fresh.steps(run, [step.reaches for step in checks], cluster=cluster)
         return steps
 
     def _network(self, step: Step) -> Callable[[Progress], object]:

@@ -30,6 +30,7 @@ $global:StandIn = @{
     runs = { param($Name) Invoke-Bridge 'task runs' @{ name = $Name } }
     create = { param($Command) Invoke-Bridge 'create process' @{ command = $Command } | Out-Null }
     certificate = { param($File, $Password) Invoke-Bridge 'import certificate' @{ file = "$File"; password = $Password } | Out-Null }
+    password = { param($Text) Invoke-Bridge 'set password' @{ password = $Text } | Out-Null }
     listen = { Invoke-Bridge 'listen' | Out-Null }
     clock = { param($Date) Invoke-Bridge 'set clock' @{ seconds = [DateTimeOffset]::new($Date.ToUniversalTime()).ToUnixTimeMilliseconds() / 1000 } | Out-Null }
 }

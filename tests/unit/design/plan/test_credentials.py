@@ -203,3 +203,23 @@ def test_the_folder_keeps_credentials_of_nodes_that_stay() -> None:
     assert made.nodes["node-1"] == held.nodes["node-1"]
     assert len(folder.known_hosts.read_text().splitlines()) == 3
     assert folder.ca.read_text() == made.ca_certificate
+
+
+def test_nodes_that_are_being_given_others_are_recognized_by_both_cas() -> None:
+    plan = plans.make(plans.TCG)
+    held, fresh = credentials.generate(plan), credentials.generate(plan)
+    meanwhile = credentials.giving(held, fresh)
+    authorities = x509.load_pem_x509_certificates(meanwhile.ca_certificate.encode())
+    for made, authority in zip((held, fresh), authorities, strict=True):
+        x509.load_pem_x509_certificate(made.nodes["node-1"].certificate.encode()).verify_directly_issued_by(authority)
+    assert meanwhile.ssh_key == held.ssh_key
+    assert meanwhile.nodes["node-1"].host_key == held.nodes["node-1"].host_key
+    assert meanwhile.nodes["node-1"].vnc_password == fresh.nodes["node-1"].vnc_password
+
+
+def test_former_credentials_are_tried_at_the_nodes_as_they_are_now() -> None:
+    plan = plans.make(plans.TCG)
+    held, fresh = credentials.generate(plan), credentials.generate(plan)
+    former = credentials.former(held, fresh)
+    assert (former.ssh_key, former.administrator_password) == (held.ssh_key, held.administrator_password)
+    assert (former.ca_certificate, former.nodes) == (fresh.ca_certificate, fresh.nodes)

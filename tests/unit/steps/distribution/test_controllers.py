@@ -17,8 +17,8 @@ from winlab.design.distribution import known
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError
 from winlab.steps import control_plane
+from winlab.steps.distribution.kubeadm import administrator, credentials
 from winlab.steps.distribution.kubeadm import control_plane as kubeadm
-from winlab.steps.distribution.kubeadm import credentials
 
 
 class Voice:
@@ -48,6 +48,9 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: None))
     monkeypatch.setattr(tokens, "ca_hash", lambda _pem: "sha256:0")
     monkeypatch.setattr(authority, "authority", lambda _path: "")
+    monkeypatch.setattr(
+        administrator, "hand_over", lambda _run, first, there: done.append((there.name, "admin.conf of", first.name))
+    )
     monkeypatch.setattr(credentials, "lent", lambda *_args: Lent())
     there = runs.run(plans.make(plans.TCG, "3-0-1"), guests=lambda node: Guest(node.name))
     runs.titled(control_plane.steps(there), "join controller-2").run(Voice())  # type: ignore[arg-type]
@@ -56,6 +59,7 @@ def test_etcd_forgets_a_controller_before_it_tries_again(monkeypatch: pytest.Mon
         ("controller-1", "run-kubeadm", "init"),
         ("controller-2", "status", True),
         *(undone if started else []),
+        ("controller-2", "admin.conf of", "controller-1"),  # which a reset would remove
         ("controller-2", "run-kubeadm", "join"),
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from winlab.design.contract import Call
@@ -11,7 +11,8 @@ from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.events import Progress
-from winlab.steps.distribution.kubeadm import control_plane, workers
+from winlab.lab_folder import LabFolder
+from winlab.steps.distribution.kubeadm import administrator, control_plane, workers
 
 
 class KubeadmSteps:
@@ -27,6 +28,10 @@ class KubeadmSteps:
     def access(self, node: LinuxNode) -> Step:
         """The step that takes the credentials from the controller's admin.conf."""
         return control_plane.access(self._run, node)
+
+    def renew_administrator(self, fresh: LabFolder, after: Iterable[State]) -> Step:
+        """The step that gives kubeadm's ClusterRoleBinding to another group."""
+        return administrator.renew(self._run, fresh, after)
 
     def join(self, node: LinuxNode, before: State) -> Step:
         """``kubeadm join``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from functools import partial
 
 from winlab.adapters.kube import authority, kubeconfig, reduced, tokens
 from winlab.adapters.kube.kubectl import Kubectl
@@ -18,7 +19,7 @@ from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Progress
 from winlab.steps import again, controllers
-from winlab.steps.distribution.kubeadm import credentials
+from winlab.steps.distribution.kubeadm import administrator, credentials
 from winlab.steps.distribution.kubeadm.running import is_joined, run_kubeadm
 from winlab.steps.states import API, INITIALISED, KUBECTL, MEMBER, PREPARED
 
@@ -124,7 +125,8 @@ def join(run: Run, node: LinuxNode, before: State) -> Step:
 
         with credentials.lent(run, key) as own, run.node(node) as there:
             call = calls.join(cluster, nodes.member(run.plan, node), own)
-            run_kubeadm(there, call, progress, again.is_on(run, node), leave)
+            prepare = partial(administrator.hand_over, run, first, there)
+            run_kubeadm(there, call, progress, again.is_on(run, node), leave, prepare)
 
     after = [before, PREPARED(run.lab, node.name)]
     return Step(MEMBER(run.lab, node.name), work, run.asks(node, is_joined), after, usual=run.pace.usual(60))

@@ -32,6 +32,7 @@ def run_kubeadm(
     progress: Progress,
     is_on: Callable[[], bool],
     leave: Callable[[], object] = lambda: None,
+    prepare: Callable[[], object] = lambda: None,
 ) -> None:
     """Run kubeadm in a Linux node, and report its output as progress.
 
@@ -40,6 +41,7 @@ def run_kubeadm(
 
     :param is_on: whether the node's machine runs.
     :param leave: undoes what that attempt did outside the node; called before the node is reset.
+    :param prepare: gives the clean node what kubeadm is to find there.
     """
 
     def work() -> None:
@@ -48,6 +50,7 @@ def run_kubeadm(
             progress.say("an earlier attempt was interrupted: kubeadm reset")
             leave()
             there.run(calls.reset(), progress.say)
+        prepare()
         there.run(call, progress.say)
 
     again.act(there, call.script, progress, lambda: while_late(progress, work), is_on)
