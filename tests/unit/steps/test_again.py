@@ -21,7 +21,7 @@ from winlab.engine.step import Step
 from winlab.errors import GuestError, UnreachableError
 from winlab.events import Quiet
 from winlab.steps import amendment, control_plane, golden, pod_network, pods
-from winlab.steps.distribution.kubeadm import credentials
+from winlab.steps.distribution.kubeadm import administrator, credentials
 from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Supply
 
@@ -97,6 +97,7 @@ def perform(monkeypatch: pytest.MonkeyPatch) -> Perform:
     """Run a step in these nodes; what was said."""
     runs.clock(monkeypatch)
     monkeypatch.setattr(credentials, "lent", lambda *_: nullcontext(JoinCredentials("a.b", ("x",), "0")))
+    monkeypatch.setattr(administrator, "hand_over", lambda *_: None)
     monkeypatch.setattr(pod_network, "await_share", lambda _run, node, _: own(node))
     monkeypatch.setattr(pod_network, "shares", lambda run: [own(node) for node in run.plan.nodes])
     monkeypatch.setattr(pod_network, "share", lambda _run, node: own(node))

@@ -44,7 +44,8 @@ function Set-Certificate {
     try {
         Write-SecretBytes $file ([Convert]::FromBase64String("$($settings.pfx)"))
         $secret = [System.Net.NetworkCredential]::new('', "$($settings.pfx_password)").SecurePassword
-        $certificate = Import-PfxCertificate -FilePath $file -Password $secret -CertStoreLocation 'Cert:\LocalMachine\My'
+        $store = 'Cert:\LocalMachine\My'
+        $certificate = Import-PfxCertificate -FilePath $file -Password $secret -CertStoreLocation $store
     } finally {
         if ([System.IO.File]::Exists($file)) { [System.IO.File]::Delete($file) }
     }
