@@ -20,9 +20,8 @@ def nodes(lab: On) -> dict[str, Any]:
 
 
 def save(lab: On, name: str) -> dict[str, Any]:
-    row = lab.user.json("snapshot", "save", name, "--lab", lab.lab)
-    assert isinstance(row, dict)
-    return row
+    events = lab.user.ok("snapshot", "save", name, "--lab", lab.lab, "--output", "json").splitlines()
+    return dict(json.loads(events[-1])["result"])
 
 
 def has(lab: On, name: str) -> bool:
