@@ -29,6 +29,7 @@ def has(lab: On, name: str) -> bool:
 
 
 def mark(lab: On, name: str) -> None:
+    lab("kubectl", "--", "delete", "configmap", name, "--ignore-not-found")  # of an earlier run, in a lab that is kept
     text(lab("kubectl", "--", "create", "configmap", name))
 
 
