@@ -23,7 +23,7 @@ function Invoke-Hns([string]$Method, [string]$Path, $Data) {
     elseif (-not $code) { throw "HNS gives no answer to $Method $Path." }
     if (-not $answer.Success -or [int]$code -lt 0) {
         if ($answer.ErrorCode) { $code = $answer.ErrorCode }
-        # HNS speaks the system's language: the number is for whoever must understand it
+        # HNS speaks the system's language: the number is for anyone who must understand it
         $number = if ($code) { '(0x{0:x8})' -f ([long]$code -band 4294967295) }
         throw ("HNS refuses $Method ${Path}: $($answer.Error)".Trim() + " $number").Trim()
     }
