@@ -1,5 +1,5 @@
 # Tells on the first serial port how Windows does, for a quarter of an hour after the bootstrap and after each start:
-# whether it is up and unresponsive, or not up, is what counts when it does not answer. bootstrap.ps1 makes a task of it.
+# whether it is up and unresponsive, or not up, counts when it does not answer. bootstrap.ps1 makes a task of it.
 # Windows PowerShell 5.1.
 param([int]$Lines = 30, [int]$Pause = 30) # seconds
 $ErrorActionPreference = 'SilentlyContinue'
