@@ -25,6 +25,7 @@ from winlab.snapshots import Id, SavedNode
 ORIGIN, COPY = "it-memory", "it-copy"
 SNAPSHOT = Id(ORIGIN, "s")
 MIB = 256
+BASE = f"{ORIGIN}.base.qcow2"
 NODE = "node-1"
 DISK, OVERLAY, COPIED = f"{ORIGIN}.{NODE}.disk.qcow2", f"{ORIGIN}.{NODE}.disk-2.qcow2", f"{COPY}.{NODE}.disk.qcow2"
 PAGE = 4096
@@ -60,7 +61,8 @@ class Saved:
         self.conn, self.pool = conn, StoragePool(conn)
         self.host = cast(Any, SimpleNamespace(conn=conn, pool=self.pool))
         self.origin, self.copy = machine(ORIGIN), machine(COPY)
-        self.pool.create_disk(DISK, 1024)
+        self.pool.create_disk(BASE, 1024)
+        self.pool.create_overlay(DISK, BASE)
         conn.defineXML(definition(self.pool.path(DISK)))
         domains.start(conn, self.origin)
         while not domains.look(conn, self.origin):  # the firmware shows its picture: it has written its memory
@@ -151,3 +153,12 @@ def test_disks_continue_in_overlays(saved: Saved) -> None:
     files = copied_domain.drives(snapshots.definition(saved.conn, saved.origin))
     assert Path(files["vda"]).name == OVERLAY
     assert saved.pool.backing(OVERLAY) == saved.pool.path(DISK)
+
+
+def test_a_disk_takes_over_what_is_in_the_frozen_ones_below_it(saved: Saved) -> None:
+    seen: list[float] = []
+    snapshots.flatten(saved.conn, saved.origin, "vda", saved.pool.path(BASE), seen.append)
+    saved.pool.refresh()
+    assert saved.pool.backing(OVERLAY) == saved.pool.path(BASE)
+    assert domains.is_running(saved.conn, saved.origin)
+    assert saved.pool.exists(DISK), "copies are based on it"

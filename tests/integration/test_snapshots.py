@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess  # noqa: TID251 - runs pytest as a user does
+import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,49 +58,49 @@ def alone(labs: Labs) -> Iterator[None]:
             text(lab("resume"))
 
 
-@pytest.fixture(scope="module")
-def copy(labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
-    with alone(labs):
-        text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
-        yield On(labs.a.user, COPY)
-        labs.a.user("destroy", "--lab", COPY)
-
-
 def test_the_lab_continues_after_it_was_saved(labs: Labs, saved: dict[str, Any]) -> None:
     assert (saved["snapshot"], saved["nodes"], saved["problem"]) == (f"{LAB_A}@ready", ["controller-1", "node-1"], "")
     assert saved["memory_bytes"] > 1 << 28
     assert all(is_ready(node) for node in nodes(labs.a).values())
 
 
-def test_a_copy_is_a_ready_hybrid_cluster_of_its_own(labs: Labs, copy: On) -> None:
-    assert all(is_ready(node) for node in nodes(copy).values())
-    mark(copy, "in-the-copy")
-    assert has(copy, "before")
-    addresses = {row["address"] for row in nodes(copy)["node-1"]["status"]["addresses"]}
-    assert addresses == {"10.77.0.101", "node-1"}, "inside, it is the same"
-    for node, command in (("controller-1", "hostname"), ("node-1", "hostname")):
-        assert ask(copy, node, name=command)["name"].lower() == node
-    status = json.loads(text(copy("status", "--output", "json")))
-    outside = {row["external"] for row in status["nodes"]}
-    assert all(row["answers"] for row in status["nodes"])
-    assert outside.isdisjoint(row["external"] for row in json.loads(text(labs.a("status", "-o", "json")))["nodes"])
+class TestCopy:
+    """A copy of the hybrid cluster, and what can be done with it."""
 
+    @pytest.fixture(scope="class")
+    def copy(self, labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
+        with alone(labs):
+            text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
+            yield On(labs.a.user, COPY)
+            labs.a.user("destroy", "--lab", COPY)
 
-def test_verbs_work_on_a_copy(copy: On) -> None:
-    text(copy("suspend"))
-    text(copy("resume"))
-    drifts = json.loads(text(copy("repair", "--check", "--output", "json")).splitlines()[-1])
-    assert drifts["result"]["drifts"] == [], drifts
-    save(copy, "again")
-    mark(copy, "later")
-    text(copy("reset", "again"))
-    assert (has(copy, "in-the-copy"), has(copy, "later")) == (True, False)
-    text(copy.user("snapshot", "delete", f"{COPY}@again"))
+    def test_a_copy_is_a_ready_hybrid_cluster_of_its_own(self, labs: Labs, copy: On) -> None:
+        assert all(is_ready(node) for node in nodes(copy).values())
+        mark(copy, "in-the-copy")
+        assert has(copy, "before")
+        addresses = {row["address"] for row in nodes(copy)["node-1"]["status"]["addresses"]}
+        assert addresses == {"10.77.0.101", "node-1"}, "inside, it is the same"
+        for node, command in (("controller-1", "hostname"), ("node-1", "hostname")):
+            assert ask(copy, node, name=command)["name"].lower() == node
+        status = json.loads(text(copy("status", "--output", "json")))
+        outside = {row["external"] for row in status["nodes"]}
+        assert all(row["answers"] for row in status["nodes"])
+        assert outside.isdisjoint(row["external"] for row in json.loads(text(labs.a("status", "-o", "json")))["nodes"])
 
+    def test_verbs_work_on_a_copy(self, copy: On) -> None:
+        text(copy("suspend"))
+        text(copy("resume"))
+        drifts = json.loads(text(copy("repair", "--check", "--output", "json")).splitlines()[-1])
+        assert drifts["result"]["drifts"] == [], drifts
+        save(copy, "again")
+        mark(copy, "later")
+        text(copy("reset", "again"))
+        assert (has(copy, "in-the-copy"), has(copy, "later")) == (True, False)
+        text(copy.user("snapshot", "delete", f"{COPY}@again"))
 
-def test_nothing_is_left_of_a_copy(copy: On) -> None:
-    text(copy("destroy"))
-    assert [row for rows in vars(traces()).values() for row in rows if COPY in str(row)] == []
+    def test_nothing_is_left_of_a_copy(self, copy: On) -> None:
+        text(copy("destroy"))
+        assert [row for rows in vars(traces()).values() for row in rows if COPY in str(row)] == []
 
 
 def test_the_lab_is_put_back(labs: Labs, saved: dict[str, Any]) -> None:
@@ -130,14 +134,62 @@ def test_a_copy_with_its_own_credentials_refuses_the_lab_s(labs: Labs, saved: di
     assert ask(labs.a, "node-1", name="hostname")["name"].lower() == "node-1"
 
 
-def test_a_member_of_the_group_saves_and_copies_without_root(labs: Labs) -> None:
-    """Machines without a cluster: their disks and their clocks."""
-    user = labs.b.user
-    save(labs.b, "guests")
-    ask(labs.b, "controller-1", write="sudo touch /var/tmp/lost")
-    text(user("clone", f"{LAB_B}@guests", COPY))
-    seen = ask(On(user, COPY), "controller-1", file="ls /var/tmp/lost", time="date +%s")
-    assert "No such file" in seen["file"] or not seen["file"]
-    text(user("destroy", "--lab", COPY))
-    text(user("snapshot", "delete", f"{LAB_B}@guests"))
-    assert "There are no snapshots" in text(user("snapshot", "list", LAB_B))
+USERS_TESTS = """\
+import pytest
+
+
+def test_the_lab_is_as_in_the_snapshot(winlab_linux):
+    assert winlab_linux[0].execute(["test", "-e", "/var/tmp/saved"]).exit_code == 0
+    assert winlab_linux[0].execute(["sudo", "rm", "/var/tmp/saved"]).exit_code == 0
+
+
+@pytest.mark.winlab(scope="function")
+def test_a_reset_undoes_what_the_test_before_did(winlab_linux):
+    assert winlab_linux[0].execute(["test", "-e", "/var/tmp/saved"]).exit_code == 0
+
+
+def test_a_failure_leaves_an_archive(winlab_lab):
+    assert winlab_lab.name == ""
+"""
+
+
+class TestMember:
+    """A member of the group, without root, and machines without a cluster."""
+
+    @pytest.fixture(scope="class")
+    def guests(self, labs: Labs) -> Iterator[str]:
+        """A snapshot's name."""
+        ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved")
+        save(labs.b, "guests")
+        yield f"{LAB_B}@guests"
+        text(labs.b.user("snapshot", "delete", f"{LAB_B}@guests"))
+        assert "There are no snapshots" in text(labs.b.user("snapshot", "list", LAB_B))
+
+    def test_a_copy_by_create_has_the_disks_of_the_snapshot(self, labs: Labs, guests: str) -> None:
+        copy = On(labs.b.user, COPY)
+        ask(labs.b, "controller-1", write="sudo touch /var/tmp/later")
+        text(copy("create", "--from", guests))
+        seen = ask(copy, "controller-1", files="ls /var/tmp")["files"].split()
+        assert ("saved" in seen, "later" in seen) == (True, False)
+        text(copy("destroy"))
+
+    def test_the_plugin_of_pytest_gives_tests_a_copy(self, labs: Labs, guests: str) -> None:
+        user = labs.b.user
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+            folder = Path(name)
+            folder.chmod(0o777)
+            (folder / "test_users.py").write_text(USERS_TESTS)
+            words = ["-p", "no:cacheprovider", "-p", "winlab.pytest_plugin", f"--rootdir={folder}"]
+            options = [f"--winlab-from={guests}", "--winlab-support=archives", str(folder)]
+            ran = subprocess.run(
+                [*user.prefix, sys.executable, "-m", "pytest", *words, *options],
+                capture_output=True,
+                text=True,
+                check=False,
+                cwd=folder,
+                env={**os.environ, **user.env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
+            )
+            assert "1 failed, 2 passed" in ran.stdout, f"{ran.stdout}\n{ran.stderr}"
+            archives = [path.name for path in (folder / "archives").iterdir()]
+            assert archives == ["test_users.py-test_a_failure_leaves_an_archive.tar.gz"]
+        assert not [lab["lab"] for lab in json.loads(text(user("list", "-o", "json"))) if "pytest-" in lab["lab"]]

@@ -1,7 +1,8 @@
-"""QEMU's guest agent: commands in a guest that can't be reached over the network, for evidence only.
+"""QEMU's guest agent: evidence from a guest that can't be reached over the network, and the clock of a restored one.
 
 Its answers come from the guest, and are trusted no more than anything else from there. Sources: QEMU's "QEMU Guest
-Agent Protocol Reference" (guest-ping, guest-exec, guest-exec-status); libvirt's virDomainQemuAgentCommand.
+Agent Protocol Reference" (guest-ping, guest-set-time, guest-exec, guest-exec-status); libvirt's
+virDomainQemuAgentCommand.
 """
 
 from __future__ import annotations
@@ -30,6 +31,18 @@ def answers(conn: Connection, machine: Named) -> bool:
     """Whether the agent of a running guest answers."""
     try:
         _ask(conn, machine, "guest-ping")
+    except GuestError:
+        return False
+    return True
+
+
+def set_clock(conn: Connection, machine: Named, ahead: float = 0.0) -> bool:
+    """Set a guest's clock to the host's; returns whether its agent did so. Faster than a login by far.
+
+    :param ahead: seconds to add.
+    """
+    try:
+        _ask(conn, machine, "guest-set-time", time=round((time.time() + ahead) * 1e9))
     except GuestError:
         return False
     return True

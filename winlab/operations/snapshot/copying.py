@@ -11,7 +11,7 @@ from pathlib import Path
 from winlab import account, snapshots
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig, reduced
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import agent, disks, domains
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
@@ -35,7 +35,7 @@ from winlab.operations.snapshot import compatible, memory
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
 from winlab.steps import foundation, fresh
-from winlab.steps.power import answer, ready
+from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, NETWORK, RESTORED
 
@@ -316,6 +316,8 @@ class _Copying:
                 progress.say(f"{node.memory_mib} MiB of memory" if self._unshared else "memory, copy on write")
                 memory.restore(host, self._snapshot, lab, node, shared=not self._unshared)
                 self._resumed = time.monotonic() - self._begun
+                # A node without an agent gets the right time by its login, some seconds later
+                agent.set_clock(host.conn, node, clock.skew(host.conn, node))
 
         return work
 
