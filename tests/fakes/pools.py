@@ -25,6 +25,7 @@ class MemoryPool:
         self.space = free
         self.sent = 0
         self.on_change: Callable[[str], object] = lambda _: None
+        self.on_delete: Callable[[str], object] = lambda _: None
 
     def put(self, name: str, content: bytes = b"", backing: str | None = None) -> None:
         """Make a volume."""
@@ -113,6 +114,10 @@ class MemoryPool:
         self.put(name, source.read_bytes())
         self.digests[name] = digest
 
+    def write(self, name: str, content: bytes) -> None:
+        self.put(name, content)
+
     def delete(self, name: str) -> bool:
+        self.on_delete(name)
         self.below.pop(name, None)
         return self.volumes.pop(name, None) is not None
