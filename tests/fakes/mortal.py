@@ -7,8 +7,7 @@ has an effect, so nothing is cleaned up. What libvirt keeps doing by itself is n
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ from winlab import files
 from winlab.adapters.vm import agent, domains, first_boot, save_image
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine, Named
-from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import spec
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan
@@ -56,6 +54,9 @@ class Network:
 
     def pod_routes(self, _: str) -> dict[str, str]:
         return {}
+
+    def remove(self, _: str) -> bool:
+        return False
 
 
 class World:

@@ -81,11 +81,13 @@ def export(which: Id, path: Path, site: Site, tell: Listener) -> None:
     :raises HostError: there is not enough space. Nothing is left of the file.
     """
     files.check_named(path, stream=False)
-    if path.exists():
-        raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name.")
     snapshot = snapshots.read(which)
-    with site.storage() as hosts, snapshots.held(which):
-        one_step(f"export {which}", lambda progress: _export(snapshot, path, hosts, progress), tell, 60, lab=which.lab)
+    with snapshots.held(which):
+        if path.exists():
+            raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name.")
+        with site.storage() as hosts:
+            work = partial(_export, snapshot, path, hosts)
+            one_step(f"export {which}", work, tell, 60, lab=which.lab)
 
 
 def _export(snapshot: Snapshot, path: Path, hosts: Hypervisors, progress: Progress) -> None:
