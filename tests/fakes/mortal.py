@@ -32,7 +32,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import faults, recorded, room
 from winlab.operations.carry_out import Underway
 from winlab.operations.planning import Proposal
-from winlab.operations.snapshot import compatible, copying
+from winlab.operations.snapshot import compatible, copying, memory
 from winlab.operations.snapshot.copying import COPYING
 from winlab.snapshots import Id
 from winlab.steps.power import answer, clock
@@ -152,6 +152,7 @@ class World:
         put(machines, definition=lambda _, node: self.xml[node.uuid], save=self._save, settle=lambda *_: None)
         put(machines, define=self._redefine, end_save=self._end_save, restore=self._restore)
         put(compatible, _of=lambda _: saved.EMULATOR)
+        put(memory, LARGEST_STATE=1 << 16)
         put(first_boot, is_marked=lambda *_: False)
         put(faults, active=lambda *_: [], forget_packets=lambda *_: None)
         put(room, require_for=lambda *_, **__: None)
@@ -183,7 +184,7 @@ class World:
         return switch
 
     def _machines(self, _conn: object, lab: str | None = None) -> list[Machine]:
-        rows = ((uuid, tag) for uuid, tag in self.tags.items() if lab in (None, tag.lab))
+        rows = [(uuid, tag) for uuid, tag in list(self.tags.items()) if lab in (None, tag.lab)]
         return [Machine(f"winlab-{tag.lab}.{tag.node}", self.states[uuid], tag) for uuid, tag in rows]
 
     def _remove(self, _conn: object, node: Named) -> bool:
@@ -193,7 +194,7 @@ class World:
         return True
 
     def _files(self, _conn: object) -> set[str]:
-        return {file for xml in self.xml.values() for file in copied_domain.drives(xml).values()}
+        return {file for xml in list(self.xml.values()) for file in copied_domain.drives(xml).values()}
 
     def _save(self, _conn: object, node: NodePlan, image: Path, overlays: Mapping[str, Path]) -> None:
         self.pool.put(image.name, save_image.header(self.xml[node.uuid], "<cookie/>") + b"of an unknown QEMU")

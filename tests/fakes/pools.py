@@ -42,7 +42,7 @@ class MemoryPool:
         return self.space
 
     def names(self, prefix: str = "") -> list[str]:
-        return sorted(name for name in self.volumes if name.startswith(prefix))
+        return sorted(name for name in list(self.volumes) if name.startswith(prefix))
 
     def exists(self, name: str) -> bool:
         return name in self.volumes
@@ -57,7 +57,7 @@ class MemoryPool:
         return self.folder / self.below[name] if name in self.below else None
 
     def backings(self) -> dict[str, Path]:
-        return {name: self.folder / base for name, base in self.below.items()}
+        return {name: self.folder / base for name, base in list(self.below.items())}
 
     def capacity(self, name: str) -> int:
         return len(self.volumes[name])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -109,11 +110,10 @@ def _missing(stage: Stage, life: str) -> list[Point] | None:
 
 def _clear(stage: Stage, folder: Path) -> None:
     """Remove the labs, their snapshots, and the files."""
-    labs = (stage.lab, f"{stage.lab}-copy")
-    for lab in labs:
+    for lab in _labs(stage):
         _run(stage, ("destroy", "--lab", lab))
-        for row in stage.ask("snapshot", "list", lab):
-            _run(stage, ("snapshot", "delete", row["snapshot"]))
+    for name in _snapshots(stage):
+        _run(stage, ("snapshot", "delete", name))
     for path in folder.glob("*.winlab"):
         path.unlink()
 
@@ -121,9 +121,8 @@ def _clear(stage: Stage, folder: Path) -> None:
 def _put_back(stage: Stage) -> None:
     """The lab with its first snapshot alone, whatever failed before."""
     _run(stage, ("destroy", "--lab", f"{stage.lab}-copy"))
-    for row in stage.ask("snapshot", "list"):
-        if row["snapshot"] != f"{stage.lab}@{BASE}":
-            _run(stage, ("snapshot", "delete", row["snapshot"]))
+    for name in _snapshots(stage).keys() - {f"{stage.lab}@{BASE}"}:
+        _run(stage, ("snapshot", "delete", name))
     _run(stage, ("reset", BASE, "--lab", stage.lab))
 
 
@@ -133,6 +132,16 @@ def _run(stage: Stage, words: Words) -> Outcome:
     if done.code:
         raise LifeError(f"{' '.join(words)}: {done.failure}")
     return done
+
+
+def _labs(stage: Stage) -> tuple[str, str]:
+    """The lab and its copy."""
+    return stage.lab, f"{stage.lab}-copy"
+
+
+def _snapshots(stage: Stage) -> dict[str, str]:
+    """Their snapshots, and what is wrong with each."""
+    return {row["snapshot"]: row["problem"] for lab in _labs(stage) for row in stage.ask("snapshot", "list", lab)}
 
 
 def _nodes(stage: Stage, lab: str) -> list[dict[str, object]]:
@@ -185,12 +194,14 @@ class _Life:
         before = alike(stage.look())
         self._prepare()
         outcome = stage.wired.run(*verb.words, wanted=[point], usual={**known.steps, COMMAND: known.before})
-        faults, secrets = self._partial(), stage.secrets()
-        again = stage.wired.run(*verb.words) if outcome.fired else outcome
+        faults = self._partial()
+        with ThreadPoolExecutor(1) as pool:  # at once: libvirt may still be doing what the killed one had asked for
+            secrets = pool.submit(stage.secrets)
+            again = stage.wired.run(*verb.words) if outcome.fired else outcome
         wrong = self._wrong()
         is_done = again.code == 0 or ("already" in again.failure and not wrong)  # what is complete is not made again
         faults += [*wrong, *self._finish()]
-        faults += left(before, alike(stage.look()), stage.lab, f"{stage.lab}-copy")
+        faults += left(before, alike(stage.look()), *_labs(stage))
         if faults or not is_done:
             _put_back(stage)
         self._seconds += outcome.seconds + again.seconds
@@ -201,7 +212,8 @@ class _Life:
         kill = Kill(
             self._life, stage.made_of, point.step, point.moment, "SIGKILL",
             at=round(outcome.fired[0][1] - outcome.begun, 1), ended=0.0, code=outcome.code, processes=outcome.left,
-            after="ready" if is_done else again.failure, lost=round(again.seconds, 1), left=faults, secrets=secrets,
+            after="ready" if is_done else again.failure, lost=round(again.seconds, 1), left=faults,
+            secrets=secrets.result(),
         )  # fmt: skip
         stage.record.add(kill)
         stage.say(f"  {self._life}: {point.step}, {point.moment}: {kill.fault or 'nothing is wrong'}")
@@ -222,7 +234,7 @@ class _Life:
         ]
 
     def _wrong_snapshots(self) -> Iterator[str]:
-        rows = {row["snapshot"]: row["problem"] for row in self._stage.ask("snapshot", "list")}
+        rows = _snapshots(self._stage)
         wanted = {f"{self._stage.lab}@{BASE}", *self._verb.makes}
         for name in sorted(wanted ^ rows.keys()):
             yield f"the snapshot {name} {'is listed' if name in rows else 'is not listed'}"

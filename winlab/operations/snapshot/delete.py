@@ -43,8 +43,9 @@ def tidy(lab: str, hosts: Hypervisors, tell: Listener) -> None:
         except WinlabError:
             continue  # 'winlab snapshot list' shows it
         if record.automatic and datetime.now(UTC) - record.made >= YOUNG and not listing.copies(which, hosts):
-            with suppress(ConflictError), snapshots.held(which):
-                _discard(which, hosts, tell)
+            with suppress(ConflictError):
+                with snapshots.held(which):
+                    _discard(which, hosts, tell)
                 snapshots.forget(which)  # last: until then, the next destroy finds it
     for which in snapshots.interrupted():
         if which.lab == lab:

@@ -34,6 +34,7 @@ from winlab.supply.artifacts import store
 from winlab.supply.download import check_space
 
 RECORD = "record.json"
+WHOLE = "export.qcow2"  # the end of the name of a volume that has a disk in one file, while it is exported
 LARGEST_RECORD = 16 << 20  # bytes
 ZEROS = bytes(archive.BLOCK)
 
@@ -93,6 +94,9 @@ def export(which: Id, path: Path, site: Site, tell: Listener) -> None:
 def _export(snapshot: Snapshot, path: Path, hosts: Hypervisors, progress: Progress) -> None:
     for host in hosts:
         host.pool.refresh()
+        for name in host.pool.names(f"{snapshot.id}."):
+            if name.endswith(f".{WHOLE}"):
+                host.pool.delete(name)  # of an export that was killed: it takes space
 
     def record() -> Generator[bytes, None, None]:
         yield snapshot.model_dump_json(by_alias=True).encode()
@@ -105,10 +109,9 @@ def _export(snapshot: Snapshot, path: Path, hosts: Hypervisors, progress: Progre
 
 def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progress) -> Generator[bytes, None, None]:
     """The content of a volume; that of an overlay with everything below it."""
-    name, copy = item.volume, snapshot.volume(item.node.name, "export.qcow2")
+    name, copy = item.volume, snapshot.volume(item.node.name, WHOLE)
     is_overlay = pool.backing(name) is not None
     if is_overlay:
-        pool.delete(copy)  # of an export that was killed: it takes space
         below = list(disks.chain(pool, name))
         _require_space(pool, sum(pool.allocation(one) for one in below), f"'{item.name}' in one file")
         progress.say(f"{item.name}: making one file of {len(below)}")
