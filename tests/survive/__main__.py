@@ -43,7 +43,7 @@ def main() -> None:
         say(f"== {life}")
         try:
             if life == SNAPSHOTS:
-                copies.play(stage, of_snapshots)
+                copies.run(stage, of_snapshots)
             else:
                 _play(stage, life, options.within)
         except lives.LifeError as error:

@@ -79,8 +79,8 @@ def verbs(lab: str, folder: Path) -> dict[str, Verb]:
     }
 
 
-def play(stage: Stage, lives: Sequence[str]) -> None:
-    """Make a lab and its snapshot, play the lives that have points left, and destroy the lab."""
+def run(stage: Stage, lives: Sequence[str]) -> None:
+    """Make a lab and its snapshot, run the lives that have points left, and destroy the lab."""
     lives = [life for life in lives if _missing(stage, life) != []]
     if not lives:
         return
@@ -91,14 +91,14 @@ def play(stage: Stage, lives: Sequence[str]) -> None:
     before = stage.look()
     if (made := stage.create()).code:
         raise LifeError(made.failure)
-    _run(stage, ("snapshot", "save", BASE, "--lab", stage.lab))
+    _must(stage, ("snapshot", "save", BASE, "--lab", stage.lab))
     if "import" in lives:
-        _run(stage, ("snapshot", "export", BASE, str(folder / "base.winlab"), "--lab", stage.lab))
+        _must(stage, ("snapshot", "export", BASE, str(folder / "base.winlab"), "--lab", stage.lab))
     nodes = len(_nodes(stage, stage.lab))
-    played = [_Life(stage, life, every[life], nodes).play() for life in lives]
+    done = [_Life(stage, life, every[life], nodes).run() for life in lives]
     _clear(stage, folder)
     rest = stage.left(before)
-    for whole in played:
+    for whole in done:
         stage.record.add(replace(whole, left=rest))
 
 
@@ -111,22 +111,22 @@ def _missing(stage: Stage, life: str) -> list[Point] | None:
 def _clear(stage: Stage, folder: Path) -> None:
     """Remove the labs, their snapshots, and the files."""
     for lab in _labs(stage):
-        _run(stage, ("destroy", "--lab", lab))
+        _must(stage, ("destroy", "--lab", lab))
     for name in _snapshots(stage):
-        _run(stage, ("snapshot", "delete", name))
+        _must(stage, ("snapshot", "delete", name))
     for path in folder.glob("*.winlab"):
         path.unlink()
 
 
 def _put_back(stage: Stage) -> None:
     """The lab with its first snapshot alone, whatever failed before."""
-    _run(stage, ("destroy", "--lab", f"{stage.lab}-copy"))
+    _must(stage, ("destroy", "--lab", f"{stage.lab}-copy"))
     for name in _snapshots(stage).keys() - {f"{stage.lab}@{BASE}"}:
-        _run(stage, ("snapshot", "delete", name))
-    _run(stage, ("reset", BASE, "--lab", stage.lab))
+        _must(stage, ("snapshot", "delete", name))
+    _must(stage, ("reset", BASE, "--lab", stage.lab))
 
 
-def _run(stage: Stage, words: Words) -> Outcome:
+def _must(stage: Stage, words: Words) -> Outcome:
     """A command that nothing disturbs, and that must succeed."""
     done = stage.wired.run(*words)
     if done.code:
@@ -163,7 +163,7 @@ class _Life:
         self._nodes = nodes
         self._seconds, self._commands = 0.0, 0
 
-    def play(self) -> Whole:
+    def run(self) -> Whole:
         """Kill it at each point that is left; returns what is known of the life."""
         stage, known = self._stage, self._calm()
         missing = _missing(stage, self._life) or []
@@ -177,7 +177,7 @@ class _Life:
         if (known := stage.record.calm(life, stage.made_of)) is not None:
             return known
         self._prepare()
-        made = _run(stage, self._verb.words)
+        made = _must(stage, self._verb.words)
         if wrong := self._wrong() + list(self._finish()):
             raise LifeError("; ".join(wrong))
         row = Calm(life, stage.made_of, made.seconds, before_steps(made), worked(made), begins(made))
@@ -186,7 +186,7 @@ class _Life:
 
     def _prepare(self) -> None:
         for words in self._verb.before:
-            _run(self._stage, words)
+            _must(self._stage, words)
 
     def _kill(self, point: Point, known: Calm) -> bool:
         """Kill it at one point, and run it again; returns whether the point came."""

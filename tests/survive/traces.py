@@ -89,7 +89,7 @@ def _labs(now: Traces) -> set[str]:
 def _is_of(kind: str, row: str, others: Collection[str]) -> bool:
     if others and (kind in NAMELESS or row.endswith(" []")):
         return True
-    return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-."]|$)', row) for other in others)
+    return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-.@"]|$)', row) for other in others)
 
 
 if __name__ == "__main__":
