@@ -219,7 +219,8 @@ def held(which: Id) -> Iterator[Held]:
     with ExitStack() as stack:
         with changing(path):
             files.make_parents(path)
-            mark = Held(was_killed=path.exists())
+            # not while it is held, even if its holder ends now
+            mark = Held(was_killed=path.exists() and locks.holding(path) is None and path.exists())
             mine = stack.enter_context(locks.attempt(path))
             if mine:
                 files.sync(path.parent)

@@ -137,6 +137,16 @@ class World:
         folder.keep_credentials(plan, saved.secrets())
         recorded.write(folder, Proposal(spec.load("1-1-1", ()), plan, Stock()))
 
+    def add(self, name: str) -> None:
+        """Add a machine to the lab, which is like its worker."""
+        worker = saved.plan().node("node-1")
+        xml = saved.definition(saved.plan(), worker).replace("lab.node-1.", f"lab.{name}.")
+        for file in copied_domain.drives(xml).values():
+            if not self.pool.exists(Path(file).name):
+                self.pool.put(Path(file).name, b"content")
+        tag = tags.of(saved.plan(), worker).model_copy(update={"node": name})
+        self._define(Machine(f"winlab-lab.{name}", "off", tag), xml, tag)
+
     def _define(self, node: Named, xml: str, tag: Tag) -> None:
         self.xml[node.uuid], self.tags[node.uuid] = xml, tag
         self.states.setdefault(node.uuid, "off")

@@ -140,6 +140,17 @@ def test_a_lab_is_put_back(worlds: Callable[[], World]) -> None:
             copying.clone(ID, ["lab"], world.site, ignore)
 
 
+def test_a_machine_that_the_snapshot_does_not_have_goes_with_its_volumes(worlds: Callable[[], World]) -> None:
+    def before(world: World) -> None:
+        saves(world)
+        world.add("node-2")
+        assert len(world.pool.names("lab.node-2.")) > 1
+
+    for number, world in enumerate(killed(worlds, resets, before)):
+        assert world.running("lab"), number
+        assert world.pool.names("lab.node-2.") == [], number
+
+
 def test_a_lab_whose_reset_was_killed_is_not_replaced_by_a_copy(worlds: Callable[[], World]) -> None:
     world = worlds()
     saves(world)
