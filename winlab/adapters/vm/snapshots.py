@@ -112,7 +112,7 @@ def settle(conn: Connection, machine: Named, target: str, tell: Callable[[float]
     """
     domain = get(conn, machine)
     with explained(f"The disk '{target}' of '{machine.domain}' can't be flattened.", FULL):
-        while job := domain.blockJobInfo(target, 0):
+        while (job := domain.blockJobInfo(target, 0)) and job["type"] == libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
             tell(job["cur"] / max(1, job["end"]))
             stopping.sleep(POLL)
 
