@@ -20,7 +20,6 @@ from winlab.operations.snapshot.listing import Listed
 from winlab.site import Site, at_site
 from winlab.snapshots import Id, Snapshot
 from winlab.stopping import Stop
-from winlab.threads import Threads
 
 __all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots", "import_snapshot"]
 
@@ -95,7 +94,7 @@ class Snapshots:
         return save.save(which, self.site, listener, disks_only=disks_only)
 
     def _free_name(self, prefix: str) -> str:
-        taken = {one.name for one in snapshots.ids() if one.lab == self._lab}
+        taken = listing.taken(self._lab, self.site)
         return next(name for number in range(1, len(taken) + 2) if (name := f"{prefix}{number}") not in taken)
 
     @at_site
@@ -169,12 +168,7 @@ class Snapshots:
             save.save(which, self.site, listener, automatic=True)
         else:
             which = self._id(name)
-        with Threads(len(labs)) as pool:
-            made = [
-                pool.submit(copying.clone, which, lab, self.site, listener, fresh_credentials=fresh_credentials)
-                for lab in labs
-            ]
-        return [one.result() for one in made]
+        return copying.clone(which, labs, self.site, listener, fresh_credentials=fresh_credentials)
 
     @at_site
     def create_from(
@@ -191,4 +185,5 @@ class Snapshots:
         which = self._id(name)
         if spec is not None:
             copying.require_spec(snapshots.read(which), spec)
-        return copying.clone(which, self._lab, self.site, listener)
+        (made,) = copying.clone(which, [self._lab], self.site, listener)
+        return made

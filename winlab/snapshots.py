@@ -3,9 +3,10 @@
 ::
 
     <state>/snapshots/<lab>@<name>.json       0600  the plan, the spec and the credentials of the lab at that time
-    <state>/snapshots/<lab>@<name>.transfer   held while it is exported, imported or deleted
+    <state>/snapshots/<lab>@<name>.held       held while it is saved, exported, imported or deleted
 
-The record is written last, when the snapshot's volumes are complete, and deleted first.
+The record is written last, when the snapshot's volumes are complete, and deleted first. The file that a killed command
+held stays: by that, the next one knows that volumes without a record are this account's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -29,6 +31,7 @@ from winlab.lab_folder import CURE, changing
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 SUFFIX = ".json"
+MARK = ".held"
 
 
 class Id(NamedTuple):
@@ -193,29 +196,47 @@ def forget(which: Id) -> bool:
     return there
 
 
+@dataclass
+class Held:
+    """A snapshot that this process works on.
+
+    :param was_killed: an earlier command was killed while it did that, or could not remove what it had made.
+    :param stays: this one could not, either: the next one is to know.
+    """
+
+    was_killed: bool
+    stays: bool = False
+
+
 @contextmanager
-def transferring(which: Id) -> Iterator[bool]:
-    """Hold a snapshot while it is exported, imported or deleted; yields whether a winlab was killed while it did that.
+def held(which: Id) -> Iterator[Held]:
+    """Hold a snapshot while it is saved, exported, imported or deleted.
 
     :raises ConflictError: another winlab holds it.
     :raises AccessError: the lock can't be made.
     """
-    path = _folder() / f"{which}.transfer"
-    with ExitStack() as held:
+    path = _folder() / f"{which}{MARK}"
+    with ExitStack() as stack:
         with changing(path):
             files.make_parents(path)
-            was_killed = path.exists()
-            mine = held.enter_context(locks.attempt(path))
+            # not while it is held, even if its holder ends now
+            mark = Held(was_killed=path.exists() and locks.holding(path) is None and path.exists())
+            mine = stack.enter_context(locks.attempt(path))
+            if mine:
+                files.sync(path.parent)
+                for half in path.parent.glob(f".{which}{SUFFIX}.*.new"):
+                    half.unlink(missing_ok=True)  # a record that was being written
         if not mine:
             raise ConflictError(
-                f"Another winlab is exporting, importing or deleting the snapshot '{which}'.",
+                f"Another winlab is saving, exporting, importing or deleting the snapshot '{which}'.",
                 why=f"Its process id is {locks.holder(path)}.",
                 cure="Wait for it to end, or interrupt it.",
             )
         try:
-            yield was_killed
+            yield mark
         finally:
-            path.unlink(missing_ok=True)
+            if not mark.stays:
+                path.unlink(missing_ok=True)
 
 
 def read(which: Id) -> Snapshot:
@@ -263,17 +284,25 @@ def ids() -> list[Id]:
 
     :raises AccessError: their folder can't be read.
     """
-    return sorted(_found())
+    return sorted(_found(SUFFIX))
 
 
-def _found() -> Iterator[Id]:
+def interrupted() -> list[Id]:
+    """The snapshots that have no record, but are being made or deleted, or a killed command left something of them.
+
+    :raises AccessError: their folder can't be read.
+    """
+    return sorted({*_found(MARK)} - {*_found(SUFFIX)})
+
+
+def _found(suffix: str) -> Iterator[Id]:
     folder = _folder()
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     except OSError as error:
         raise AccessError(f"'{folder}' can't be read.", why=str(error), cure=CURE, causes=[error]) from error
     for name in names:
-        lab, at, rest = name.removesuffix(SUFFIX).rpartition("@")
-        if lab and at and name.endswith(SUFFIX):
+        lab, at, rest = name.removesuffix(suffix).rpartition("@")
+        if lab and at and name.endswith(suffix):
             with suppress(UsageError):
                 yield Id(lab, check_name(rest))

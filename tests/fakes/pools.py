@@ -25,6 +25,7 @@ class MemoryPool:
         self.space = free
         self.sent = 0
         self.on_change: Callable[[str], object] = lambda _: None
+        self.on_delete: Callable[[str], object] = lambda _: None
 
     def put(self, name: str, content: bytes = b"", backing: str | None = None) -> None:
         """Make a volume."""
@@ -41,7 +42,7 @@ class MemoryPool:
         return self.space
 
     def names(self, prefix: str = "") -> list[str]:
-        return sorted(name for name in self.volumes if name.startswith(prefix))
+        return sorted(name for name in list(self.volumes) if name.startswith(prefix))
 
     def exists(self, name: str) -> bool:
         return name in self.volumes
@@ -56,7 +57,7 @@ class MemoryPool:
         return self.folder / self.below[name] if name in self.below else None
 
     def backings(self) -> dict[str, Path]:
-        return {name: self.folder / base for name, base in self.below.items()}
+        return {name: self.folder / base for name, base in list(self.below.items())}
 
     def capacity(self, name: str) -> int:
         return len(self.volumes[name])
@@ -113,6 +114,10 @@ class MemoryPool:
         self.put(name, source.read_bytes())
         self.digests[name] = digest
 
+    def write(self, name: str, content: bytes) -> None:
+        self.put(name, content)
+
     def delete(self, name: str) -> bool:
+        self.on_delete(name)
         self.below.pop(name, None)
         return self.volumes.pop(name, None) is not None

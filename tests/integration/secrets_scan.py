@@ -34,7 +34,10 @@ ALLOWED = {
     "*/labs/*/staging-*": "on their way into an ISO; the next command that changes the lab sweeps it",
     f"{POOL}/*.seed.iso": "brings a Linux node its host key",
     f"{POOL}/*.answer.iso": "brings a Windows node its password, until it is ready",
-    f"{POOL}/*.disk.qcow2": "the node's own disk",
+    f"{POOL}/*.disk*.qcow2": "the node's own disk",
+    f"{POOL}/*@*": "a snapshot has a lab's memory, its disks, and the VNC password in each machine's XML",
+    f"{POOL}/*.restore": "the memory of a machine that is being restored",
+    "*/snapshots/*@*.json*": "the record of a snapshot has the lab's credentials",
     "/etc/libvirt/qemu/*.xml": "libvirt's own copy of a domain, with the VNC password",
     "/run/libvirt/qemu/*.xml": "the same, of a running one",
 }

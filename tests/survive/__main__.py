@@ -8,17 +8,19 @@ import sys
 import time
 from pathlib import Path
 
-from survive import lives, planted, report, targets
+from survive import copies, lives, planted, report, targets
 from survive.command import ROOT, Wired
 from survive.record import Record
 
-LIVES = (*lives.SIGNALS, lives.ABANDON, lives.DESTROY, "guest")
+LIVES = (*lives.SIGNALS, lives.ABANDON, lives.DESTROY, "guest", *copies.LIVES)
 DAEMONS = tuple(targets.DAEMONS)
+SNAPSHOTS = "snapshots"
+GROUPS = f"{SNAPSHOTS}: from {copies.LIVES[0]} to {copies.LIVES[-1]}; services: from {DAEMONS[0]} on"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make survive", description=__doc__)
-    parser.add_argument("--lives", default="all", help=f"of {', '.join((*LIVES, *DAEMONS))}; services: all after guest")
+    parser.add_argument("--lives", default="all", help=f"of {', '.join((*LIVES, *DAEMONS))}; {GROUPS}")
     parser.add_argument("--spec", default="--spec 1-0-1", help="the words of 'winlab create' that say what is made")
     parser.add_argument("--lab", default="survive")
     parser.add_argument("--results", type=Path, default=ROOT / "build" / "survive")
@@ -35,11 +37,15 @@ def main() -> None:
 
     wired = Wired(options.results / "work", env)
     stage = lives.Stage(record, wired, options.lab, tuple(options.spec.split()), say, planted.scanner())
-    failed = False
-    for life in _chosen(options.lives):
+    failed, chosen = False, _chosen(options.lives)
+    of_snapshots = [life for life in chosen if life in copies.LIVES]
+    for life in [life for life in chosen if life not in of_snapshots] + [SNAPSHOTS] * bool(of_snapshots):
         say(f"== {life}")
         try:
-            _play(stage, life, options.within)
+            if life == SNAPSHOTS:
+                copies.run(stage, of_snapshots)
+            else:
+                _play(stage, life, options.within)
         except lives.LifeError as error:
             failed = True
             say(f"  given up: {error}")
@@ -64,7 +70,7 @@ def _play(stage: lives.Stage, life: str, within: float) -> None:
 
 def _chosen(text: str) -> list[str]:
     every = [*LIVES, *DAEMONS]
-    groups = {"all": every, "services": DAEMONS}
+    groups = {"all": every, "services": DAEMONS, SNAPSHOTS: copies.LIVES}
     names = [name for word in text.replace(",", " ").split() for name in groups.get(word, [word])]
     unknown = [name for name in names if name not in every]
     assert not unknown, f"no such lives: {', '.join(unknown)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess  # noqa: TID251 - heals the host as people do, asks for labs
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from survive import targets, twice
 from survive.command import Outcome, Wired
@@ -61,8 +63,14 @@ class Stage:
 
     def look(self) -> Traces:
         """The current state of the host, with winlab's own folders."""
-        staging = self._folder("WINLAB_CACHE", ".cache/winlab") / "staging"
-        folders = {"tmp": self.wired.folder / "tmp", "state": self.state / "labs", "staging": staging}
+        cache = self._folder("WINLAB_CACHE", ".cache/winlab")
+        folders = {
+            "tmp": self.wired.folder / "tmp",
+            "state": self.state / "labs",
+            "snapshots": self.state / "snapshots",
+            "staging": cache / "staging",
+            "extracted": cache / "artifacts" / "staging",
+        }
         return {
             **traces(),
             **{kind: _names(folder) for kind, folder in folders.items()},
@@ -87,22 +95,20 @@ class Stage:
         """Runs commands in a node of the lab; an empty text if it can't."""
 
         def run(*words: str) -> str:
-            command = [
-                *self.wired.prefix,
-                sys.executable,
-                "-m",
-                "winlab",
-                "exec",
-                "--lab",
-                self.lab,
-                node,
-                "--",
-                *words,
-            ]
-            env = {**os.environ, **self.wired.env}
-            return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=300).stdout
+            return self._said("exec", "--lab", self.lab, node, "--", *words)
 
         return run
+
+    def ask(self, *words: str) -> Any:
+        """What ``winlab WORDS --output json`` answers.
+
+        :raises ValueError: it does not answer.
+        """
+        return json.loads(self._said(*words, "--output", "json"))
+
+    def _said(self, *words: str) -> str:
+        command, env = [*self.wired.prefix, sys.executable, "-m", "winlab", *words], {**os.environ, **self.wired.env}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=300).stdout
 
     def _folder(self, variable: str, default: str) -> Path:
         return Path(self.wired.env.get(variable) or os.environ.get(variable) or Path.home() / default)
@@ -127,7 +133,7 @@ def calm(stage: Stage) -> Calm:
     made = stage.create()
     if made.code:
         raise LifeError(made.failure)
-    row = Calm(CREATE, stage.made_of, made.seconds, _before(made), _worked(made), _begins(made))
+    row = Calm(CREATE, stage.made_of, made.seconds, before_steps(made), worked(made), begins(made))
     gone = stage.destroy()
     if gone.code:
         raise LifeError(gone.failure)
@@ -137,17 +143,20 @@ def calm(stage: Stage) -> Calm:
     return row
 
 
-def _before(outcome: Outcome) -> float:
+def before_steps(outcome: Outcome) -> float:
+    """How long a command took until its first step."""
     started = outcome.of("RunStarted")
     return started[0]["time"] - outcome.begun if started else outcome.seconds
 
 
-def _worked(outcome: Outcome) -> dict[str, float]:
+def worked(outcome: Outcome) -> dict[str, float]:
+    """How long each step took that a command did."""
     return {event["step"]: event["seconds"] for event in outcome.of("StepDone")}
 
 
-def _begins(outcome: Outcome) -> dict[str, float]:
-    first = outcome.begun + _before(outcome)
+def begins(outcome: Outcome) -> dict[str, float]:
+    """How long after a command's first step each one began."""
+    first = outcome.begun + before_steps(outcome)
     return {event["step"]: event["time"] - first for event in outcome.of("StepStarted")}
 
 

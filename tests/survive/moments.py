@@ -10,6 +10,7 @@ MIDDLE = "middle"  # half of its usual time is over, or half of its work is done
 LATE = "late"  # nine tenths
 END = "end"  # it has just reported that it is done
 MOMENTS = (BEGINNING, MIDDLE, LATE, END)
+PARTS = ("25 %", "50 %", "75 %")  # of a step's usual time, however short it is
 
 COMMAND = "the command"  # what a command does before its first step and after its last one
 SHORT = 2.0  # seconds: the middle of a shorter step is its first report, and it has no late moment
@@ -88,6 +89,9 @@ class Watch:
         """The point that has come by time alone, if any."""
         for step, since in self._since.items():
             usual, age = self._usual.get(step, 0.0), now - since
+            for part in PARTS:
+                if age >= usual * int(part.split()[0]) / 100 and (point := self._if_wanted(step, part)):
+                    return point
             if step == COMMAND or usual >= SHORT:
                 if age >= usual / 2 and (point := self._if_wanted(step, MIDDLE)):
                     return point

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from survive import copies
 from survive.command import ROOT
-from survive.moments import MOMENTS, only_looks
+from survive.moments import BEGINNING, MOMENTS, PARTS, only_looks
 from survive.record import Calm, Kill, Record, Whole
 
 BEGIN, FINISH = "<!-- table: begin -->", "<!-- table: end -->"
@@ -16,7 +17,14 @@ TITLES = {
     "guest": "SIGKILL of the guest's QEMU",
     "abandon": "SIGKILL of `create`, then `destroy`",
     "destroy": "SIGKILL of `destroy`, then `destroy`",
+    "save": "SIGKILL of `snapshot save`, then the same",
+    "reset": "SIGKILL of `reset`, then the same",
+    "clone": "SIGKILL of `clone`, then the same",
+    "delete": "SIGKILL of `snapshot delete`, then the same",
+    "export": "SIGKILL of `snapshot export`, then the same",
+    "import": "SIGKILL of `snapshot import`, then the same",
 }
+COLUMNS = (BEGINNING, *PARTS, *MOMENTS[1:])
 
 
 def write(page: Path, record: Record) -> None:
@@ -42,7 +50,7 @@ def table(record: Record) -> str:
     for kill in record.kills():
         kills.setdefault((kill.life, kill.spec), []).append(kill)
     parts = [
-        _life(life, spec, rows, calms.get(("create", spec)), wholes.get((life, spec)))
+        _life(life, spec, rows, calms.get((life if life in copies.LIVES else "create", spec)), wholes.get((life, spec)))
         for (life, spec), rows in kills.items()
     ]
     return "\n\n".join(parts)
@@ -52,7 +60,7 @@ def _life(life: str, spec: str, kills: list[Kill], calm: Calm | None, whole: Who
     title = TITLES.get(life, f"SIGKILL of {life}")
     steps = list(dict.fromkeys(kill.step for kill in kills))
     cells = {(kill.step, kill.moment): _cell(kill) for kill in kills}
-    shown = [moment for moment in MOMENTS if any(kill.moment == moment for kill in kills)]
+    shown = [moment for moment in COLUMNS if any(kill.moment == moment for kill in kills)]
     lines = [f"### {title}: `{spec}`", "", _sum(life, kills, calm, whole), ""]
     lines += [f"| step | {' | '.join(shown)} | faults |", f"| --- |{' --- |' * (len(shown) + 1)}"]
     for step in steps:
@@ -71,7 +79,10 @@ def _cell(kill: Kill) -> str:
 def _sum(life: str, kills: list[Kill], calm: Calm | None, whole: Whole | None) -> str:
     bad = sum(not kill.is_well for kill in kills)
     text = f"{len(kills)} kills, {bad or 'none'} with a fault."
-    if calm is not None and life not in ("destroy", "abandon"):
+    if calm is not None and life in copies.LIVES:
+        longest = max(kill.lost for kill in kills)
+        text += f" Undisturbed: {calm.seconds:.0f} s. The same command again: {longest:.0f} s at most."
+    elif calm is not None and life not in ("destroy", "abandon"):
         worst = max(kills, key=lambda kill: kill.lost)
         mean = sum(kill.lost for kill in kills) / len(kills)
         text += (
@@ -82,7 +93,8 @@ def _sum(life: str, kills: list[Kill], calm: Calm | None, whole: Whole | None) -
     if looked := sum(any(map(only_looks, kill.again)) for kill in kills):
         text += f" After {looked} of them a step that only looks or waits started again."
     if whole is not None:
-        text += f" Run twice at once in a node: {'; '.join(whole.twice) or 'nothing'}."
+        if life not in copies.LIVES:
+            text += f" Run twice at once in a node: {'; '.join(whole.twice) or 'nothing'}."
         text += f" Left after the last `destroy`: {'; '.join(whole.left) or 'nothing'}."
         if whole.missed:
             text += f" Points that did not come: {len(whole.missed)}."

@@ -64,13 +64,13 @@ def _rows(table: str) -> list[str]:
     return [f"{table} {uuid[1]} {json.dumps(ids[1])}" for uuid, ids in told["data"]]
 
 
-def left(before: Traces, after: Traces, lab: str) -> list[str]:
+def left(before: Traces, after: Traces, *labs: str) -> list[str]:
     """What differs, a line each: ``+`` is there now and was not before, ``-`` is gone.
 
-    What names another lab does not count: people may change theirs meanwhile. While there are any, what does not say
-    whose it is (:data:`NAMELESS`) does not count, either.
+    What names other labs than these does not count: people may change theirs meanwhile. While there are any, what does
+    not say whose it is (:data:`NAMELESS`) does not count, either.
     """
-    others = (_labs(before) | _labs(after)) - {lab}
+    others = (_labs(before) | _labs(after)) - {*labs}
     lines = []
     for kind in before:
         for sign, rows in (("+", after[kind] - before[kind]), ("-", before[kind] - after[kind])):
@@ -81,14 +81,15 @@ def left(before: Traces, after: Traces, lab: str) -> list[str]:
 def _labs(now: Traces) -> set[str]:
     """All labs, except those in which golden images are made: a lab brings these with it."""
     labs = {match[1] for row in now.get("rows", ()) if (match := re.search(r'\["winlab", "([^"]+)"\]', row))}
-    labs |= {row.split(".")[0] for row in now.get("volumes", ()) if row.count(".") >= 2}
+    # a snapshot's volumes begin with LAB@, the disks of an imported one with LAB--
+    labs |= {re.split("[.@]|--", row)[0] for row in now.get("volumes", ()) if row.count(".") >= 2}
     return {name for name in labs if not name.startswith("golden-")}
 
 
 def _is_of(kind: str, row: str, others: Collection[str]) -> bool:
     if others and (kind in NAMELESS or row.endswith(" []")):
         return True
-    return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-."]|$)', row) for other in others)
+    return any(re.search(rf'(^|winlab-|"){re.escape(other)}([-.@"]|$)', row) for other in others)
 
 
 if __name__ == "__main__":

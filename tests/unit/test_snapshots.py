@@ -102,14 +102,28 @@ def test_other_files_are_passed_over(state: Path) -> None:
     assert snapshots.ids() == []
 
 
-def test_only_one_winlab_transfers_a_snapshot_and_a_killed_one_is_known_of(state: Path) -> None:
-    which = Id("lab", "ready")
-    with snapshots.transferring(which) as was_killed:
-        assert not was_killed
-        with pytest.raises(ConflictError) as error, snapshots.transferring(which):
+def test_only_one_winlab_works_on_a_snapshot_and_a_killed_one_is_known_of(state: Path) -> None:
+    which, mark, half = Id("lab", "ready"), "lab@ready.held", ".lab@ready.json.1a2b3c4d.new"
+    with snapshots.held(which) as held:
+        assert not held.was_killed
+        assert snapshots.interrupted() == [which]
+        with pytest.raises(ConflictError) as error, snapshots.held(which):
             pass
         assert str(os.getpid()) in error.value.why
-    assert snapshots.ids() == list((state / "snapshots").iterdir()) == []
-    (state / "snapshots/lab@ready.transfer").write_text("1")
-    with snapshots.transferring(which) as was_killed:
-        assert was_killed
+    folder = state / "snapshots"
+    assert snapshots.ids() == snapshots.interrupted() == list(folder.iterdir()) == []
+    for name in (mark, half):
+        (folder / name).write_text("1")
+    with snapshots.held(which) as held:
+        assert held.was_killed
+        held.stays = True
+    assert [path.name for path in folder.iterdir()] == [mark]
+    with snapshots.held(which) as held:
+        assert held.was_killed
+    assert list(folder.iterdir()) == []
+
+
+def test_a_snapshot_with_a_record_was_completed(saved: Snapshot, state: Path) -> None:
+    snapshots.write(saved)
+    (state / "snapshots/lab@ready.held").touch()
+    assert (snapshots.ids(), snapshots.interrupted()) == ([saved.id], [])

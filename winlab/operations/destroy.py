@@ -51,7 +51,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         except WinlabError as error:
             problems.append(error)
         try:
-            deletion.tidy(hosts, record)
+            deletion.tidy(lab, hosts, record)
         except WinlabError as error:
             problems.append(error)
         if problems:

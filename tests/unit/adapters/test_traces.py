@@ -187,5 +187,5 @@ def test_the_last_copy_of_a_lab_takes_the_disks_under_it_with_it(host: Host) -> 
     assert host.gone == ALL
     host.gone.clear()
     assert host.remove("lab2") == []
-    assert host.gone == [f"volume {copied}", f"volume {base}"]
+    assert host.gone == [f"volume {base}", f"volume {copied}"]
     assert host.pool.volumes == ["base-debian-13.qcow2"]

@@ -97,7 +97,8 @@ class World:
         monkeypatch.setattr(room, "require_for", lambda *_, **__: None)
 
     def clone(self, *, fresh_credentials: bool = True) -> Copied:
-        return copying.clone(READY, "try", self.site, ignore, fresh_credentials=fresh_credentials)
+        (made,) = copying.clone(READY, ["try"], self.site, ignore, fresh_credentials=fresh_credentials)
+        return made
 
 
 @pytest.fixture

@@ -53,6 +53,15 @@ def test_the_middle_is_found_by_the_clock() -> None:
     assert watched.due(60.0) == Point("boot n", MIDDLE)
 
 
+def test_the_parts_of_a_step_are_found_by_the_clock_however_short_it_is() -> None:
+    watched = watch(Point("network", "25 %"), Point("network", "75 %"))
+    watched.hear(told(events.StepStarted(step="network")), 10.0)
+    assert watched.due(10.05) is None
+    assert watched.due(10.11) == Point("network", "25 %")
+    assert watched.due(10.2) is None
+    assert watched.due(10.4) == Point("network", "75 %")
+
+
 def test_no_middle_after_the_end() -> None:
     watched = watch(Point("boot n", MIDDLE))
     watched.hear(STARTED, 10.0)

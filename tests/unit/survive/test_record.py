@@ -87,6 +87,18 @@ def test_the_table_shows_losses_and_faults(record: Record) -> None:
     assert "Run twice at once in a node: nothing." in table
 
 
+def test_the_table_of_a_verb_of_snapshots(record: Record) -> None:
+    record.add(Calm("save", "--spec 1-0-1", 12.0, 1.0, {"save new": 8.0}))
+    for moment in (BEGINNING, "25 %", "75 %"):
+        record.add(replace(KILL, life="save", step="save new", moment=moment, after="ready", lost=14.0))
+    record.add(replace(WHOLE, life="save"))
+    table = report.table(record)
+    assert "### SIGKILL of `snapshot save`, then the same: `--spec 1-0-1`" in table
+    said = "3 kills, none with a fault. Undisturbed: 12 s. The same command again: 14 s at most."
+    assert f"{said} Left after the last `destroy`: nothing." in table
+    assert "| step | beginning | 25 % | 75 % | faults |" in table
+
+
 def test_the_page_keeps_the_rest_of_its_text(record: Record, tmp_path: Path) -> None:
     record.add(CALM)
     record.add(KILL)

@@ -80,6 +80,15 @@ def test_changes_by_others_do_not_count(kind: str, row: str, counts: bool) -> No
     assert bool(left(BUSY, {**BUSY, kind: BUSY[kind] | {row}}, "survive")) is counts
 
 
+def test_snapshots_are_their_labs() -> None:
+    volumes = {"survive@new.n.memory", "copy--new.n.disk.qcow2", "copy@new.n.disk.qcow2"}
+    after = {**QUIET, "volumes": frozenset(volumes), "links": frozenset({"vnet7"})}
+    assert left(QUIET, after, "survive", "copy") == ["+ volumes: " + name for name in sorted(volumes)] + [
+        "+ links: vnet7"
+    ]
+    assert left(QUIET, after, "survive") == ["+ volumes: survive@new.n.memory"]
+
+
 @pytest.mark.parametrize(("kind", "row"), [("links", "vnet7"), ("/tmp", "tmpabc"), ("rows", "DNS 13 []")])
 def test_everything_counts_on_a_quiet_host(kind: str, row: str) -> None:
     assert left(QUIET, {**QUIET, kind: frozenset({row})}, "survive") == [f"+ {kind}: {row}"]

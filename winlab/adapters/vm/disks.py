@@ -77,6 +77,11 @@ def _generations(pool: StoragePool, planned: str) -> list[str]:
     return sorted((one for one in named if volume_names.first(one) == planned), key=volume_names.generation)
 
 
+def of_lab(pool: StoragePool, lab: str) -> list[str]:
+    """A lab's disks and stores, of all generations, sorted by their names."""
+    return [name for name in pool.names(f"{lab}.") if volume_names.generation(name)]
+
+
 def frozen(pool: StoragePool) -> set[str]:
     """The names of the volumes that others are based on."""
     return {base.name for base in pool.backings().values()}
@@ -92,20 +97,23 @@ def collect(host: Hypervisor, names: Iterable[str]) -> list[str]:
 
 
 def unused(host: Hypervisor, names: Iterable[str], without: Collection[str] = ()) -> list[str]:
-    """Those of some volumes of labs that nothing depends on, overlays before their bases.
+    """Those of some volumes of labs that nothing depends on, bases before their overlays.
 
     No other volume is based on them, and no domain has them, not even a user's own. Added are the labs' disks under
     them, if nothing else depends on those either. Refresh the pool first.
+
+    If they are deleted in this order, and winlab is killed meanwhile, those that are left lead to the rest.
     """
-    left, found = {name for name in names if volume_names.is_made(name)}, list[str]()
+    there = set(host.pool.names())
+    left, found = {name for name in names if volume_names.is_made(name) and name in there}, list[str]()
     if not left:
         return found
     # by names, not by paths: a user's overlay may name its base through a link
     bases = {name: base.name for name, base in host.pool.backings().items() if name not in without}
     held = {PurePath(file).name for file in domains.files(host.conn)}
-    while leaf := next((name for name in sorted(left - held) if name not in bases.values()), None):
+    while leaf := next((name for name in sorted(left - held, reverse=True) if name not in bases.values()), None):
         left.remove(leaf)
         found.append(leaf)
-        if volume_names.generation(base := bases.pop(leaf, "")):
+        if volume_names.generation(base := bases.pop(leaf, "")) and base in there:
             left.add(base)
-    return found
+    return found[::-1]

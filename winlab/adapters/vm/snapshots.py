@@ -8,6 +8,7 @@ is for the next start. Source: libvirt's snapshot format, and qemuSnapshotCreate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import libvirt
@@ -15,6 +16,7 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab import stopping
+from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection, answering, explained
 from winlab.adapters.vm.domains import Named, get
 
@@ -38,6 +40,22 @@ def save(conn: Connection, machine: Named, image: Path, overlays: Mapping[str, P
         root = etree.fromstring(domain.XMLDesc(0).encode())
         targets = [str(one.get("dev")) for one in root.findall("devices/disk/target")]
         domain.snapshotCreateXML(_snapshot(targets, overlays, image), FLAGS)
+
+
+def end_save(conn: Connection, machine: Named) -> bool:
+    """End a save that was killed, so that the domain runs; returns whether it was paused.
+
+    libvirt does not notice that winlab was killed: it may still be writing the memory. Until it has ended that, it
+    resumes no domain (qemuSnapshotCreateActiveExternal and qemuDomainAbortJobFlags in libvirt's src/qemu).
+
+    :raises WinlabError: libvirt refuses.
+    """
+    domain = get(conn, machine)
+    with suppress(libvirt.libvirtError):  # it does nothing with the domain
+        domain.abortJob()
+    was_paused = domains.state(conn, machine) in domains.PAUSED
+    domains.resume(conn, machine)
+    return was_paused
 
 
 def _snapshot(targets: Iterable[str], overlays: Mapping[str, Path], image: Path) -> str:
@@ -81,7 +99,20 @@ def flatten(conn: Connection, machine: Named, target: str, base: Path, tell: Cal
     with explained(f"The disk '{target}' of '{machine.domain}' can't be flattened.", FULL):
         if not domain.blockJobInfo(target, 0):
             domain.blockRebase(target, str(base), 0, 0)
-        while job := domain.blockJobInfo(target, 0):
+    settle(conn, machine, target, tell)
+
+
+def settle(conn: Connection, machine: Named, target: str, tell: Callable[[float], None]) -> None:
+    """Wait until a running domain's disk is not being flattened. Until then, the domain can't be saved.
+
+    libvirt keeps copying if winlab is interrupted.
+
+    :param tell: receives the progress, 0 to 1.
+    :raises WinlabError: libvirt refuses.
+    """
+    domain = get(conn, machine)
+    with explained(f"The disk '{target}' of '{machine.domain}' can't be flattened.", FULL):
+        while (job := domain.blockJobInfo(target, 0)) and job["type"] == libvirt.VIR_DOMAIN_BLOCK_JOB_TYPE_PULL:
             tell(job["cur"] / max(1, job["end"]))
             stopping.sleep(POLL)
 

@@ -30,7 +30,7 @@ MARKER = ".complete"
 CLAIM = ".claim"
 # seconds without growth after which no one is writing a base volume that has no marker, and no claim from this host
 ABANDONED = 60.0
-REFRESH_TRIES = 60
+REFRESH_TRIES = 600  # a second each: libvirt copies a whole disk meanwhile, even if the winlab that asked was killed
 _pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
@@ -68,7 +68,7 @@ class StoragePool:
                     # another process is using the pool
                     if "asynchronous jobs" not in str(error) or attempt == REFRESH_TRIES - 1:
                         raise
-                    time.sleep(1)
+                    stopping.sleep(1)
 
     @property
     @answering()

@@ -15,7 +15,7 @@ from winlab.adapters.vm import agent, disks, domains
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
-from winlab.design.plan import addresses, copied, tags, volume_names
+from winlab.design.plan import addresses, copied, tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
@@ -38,10 +38,11 @@ from winlab.steps import foundation, fresh
 from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, NETWORK, RESTORED
+from winlab.threads import Threads
 
 SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
 SHOWN = 5  # fields of a spec that differ
-COPYING = "copying"  # a file in the lab's folder: its machines are being made from the snapshot that it names
+COPYING = "copying"  # a file in the lab's folder: a command is making it from the snapshot that the file names
 
 
 @dataclass(frozen=True)
@@ -77,30 +78,44 @@ def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
     return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
 
 
-def clone(which: Id, lab: str, site: Site, tell: Listener, *, fresh_credentials: bool = False) -> Copied:
-    """Make a copy of a lab, beside it, as it was when a snapshot was taken.
+def clone(
+    which: Id, labs: Sequence[str], site: Site, tell: Listener, *, fresh_credentials: bool = False
+) -> list[Copied]:
+    """Make copies of a lab, beside it, as it was when a snapshot was taken; all at the same time.
 
-    :param fresh_credentials: give it its own credentials, and have it refuse those of the lab that was saved.
+    If winlab is killed, the same command makes all of them again.
+
+    :param labs: their names.
+    :param fresh_credentials: give each its own credentials, and have it refuse those of the lab that was saved.
     :raises NotFoundError: there is no such snapshot. Nothing was touched.
-    :raises ConflictError: there is a lab of that name, the memory can't be restored here, or the copy can't get its own
-        credentials. Nothing was touched.
+    :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or a copy can't get
+        its own credentials.
     """
 
-    def work(under: Underway) -> Copied:
-        snapshot = snapshots.read(which)
-        if fresh_credentials:
-            _require_renewable(snapshot)
-        if _underway(under.folder) is None and _exists(under):
-            raise ConflictError(
-                f"There is already a lab '{lab}'.",
-                cure=f"Choose another name; or 'winlab reset {which}' puts the lab itself back."
-                if lab == which.lab
-                else f"Choose another name, or run 'winlab destroy --lab {lab}' first.",
-            )
-        plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
-        return _Copying(snapshot, plan, under, fresh_credentials=fresh_credentials).run()
+    def make(lab: str) -> Copied:
+        return carry_out(Job(lab, lambda under: _clone(which, under, fresh_credentials), storage=True), site, tell)
 
-    return carry_out(Job(lab, work, storage=True), site, tell)
+    with Threads(len(labs)) as pool:
+        made = [pool.submit(make, lab) for lab in labs]
+    for lab, one in zip(labs, made, strict=True):
+        if one.exception() is None:
+            (site.folder(lab).path / COPYING).unlink(missing_ok=True)
+    return [one.result() for one in made]
+
+
+def _clone(which: Id, under: Underway, fresh_credentials: bool) -> Copied:
+    snapshot, lab = snapshots.read(which), under.folder.lab
+    if fresh_credentials:
+        _require_renewable(snapshot)
+    if not under.folder.has(under.folder.path / COPYING) and _exists(under):
+        raise ConflictError(
+            f"There is already a lab '{lab}'.",
+            cure=f"Choose another name; or 'winlab reset {which}' puts the lab itself back."
+            if lab == which.lab
+            else f"Choose another name, or run 'winlab destroy --lab {lab}' first.",
+        )
+    plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
+    return _Copying(snapshot, plan, under, is_new=True, fresh_credentials=fresh_credentials).run()
 
 
 def _require_renewable(snapshot: Snapshot) -> None:
@@ -149,12 +164,6 @@ def _exists(under: Underway) -> bool:
     return lab in traces.labs(under.hypervisors, under.site.overlay)
 
 
-def _underway(folder: LabFolder) -> str | None:
-    """The snapshot that an interrupted command was making the lab from; None if there is no such command."""
-    path = folder.path / COPYING
-    return path.read_text(encoding="utf-8").strip() if folder.has(path) else None
-
-
 def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
     """The plan of the copy, with external addresses that no other lab has.
 
@@ -188,7 +197,10 @@ def _unshared(snapshot: Snapshot) -> str:
 class _Copying:
     """A lab that is being made from a snapshot."""
 
-    def __init__(self, snapshot: Snapshot, plan: Plan, under: Underway, *, fresh_credentials: bool = False) -> None:
+    def __init__(
+        self, snapshot: Snapshot, plan: Plan, under: Underway, *, is_new: bool = False, fresh_credentials: bool = False
+    ) -> None:
+        self._is_new = is_new  # otherwise the lab exists, and is put back
         self._snapshot = snapshot
         self._plan = plan
         self._under = under
@@ -205,15 +217,17 @@ class _Copying:
         if self._snapshot.memory:
             room.require_for(plan, under.hypervisors, share=1.0 if self._unshared else SHARE)
             self._report_memory()
-        folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
-        self._remove_others()
+        if self._is_new:
+            folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
+        for machine in under.hypervisors.machines(plan.lab):
+            domains.cut_power(under.hypervisors.on(machine).conn, machine)
         self._write_folder(folder)
         under.run(Forecast(self._run.pace.known, [plan]).steps(self._steps(definitions)), "clone")
-        for host in under.hypervisors:  # the disks that the lab had before
-            disks.collect(host, [name for name in host.pool.names(f"{plan.lab}.") if volume_names.generation(name)])
+        self._remove_others()
         if self._fresh:
             fresh.take(self._run)
-        (folder.path / COPYING).unlink(missing_ok=True)
+        if not self._is_new:
+            (folder.path / COPYING).unlink(missing_ok=True)  # of a copy that was not completed
         resumed, ready = round(self._resumed, 2), round(time.monotonic() - self._begun, 2)
         return Copied(plan.lab, self._snapshot.id, resumed, ready, not self._unshared, self._fresh)
 
@@ -226,17 +240,19 @@ class _Copying:
             self._under.tell(Note(lab=self._plan.lab, text=text))
 
     def _remove_others(self) -> None:
-        """Remove the lab's machines that the snapshot does not have."""
-        wanted = {node.uuid for node in self._plan.nodes}
-        for machine in self._under.hypervisors.machines(self._plan.lab):
-            host = self._under.hypervisors.on(machine)
-            if machine.uuid not in wanted:
-                domains.remove(host.conn, machine)
-                for name in host.pool.names(f"{self._plan.lab}.{machine.tag.node}."):
-                    if volume_names.is_made(name) and not volume_names.generation(name):
-                        host.pool.delete(name)  # its disks are collected at the end, unless something is based on them
-            else:
-                domains.cut_power(host.conn, machine)
+        """Remove the lab's machines that the snapshot does not have, their volumes, and the disks that it had before.
+
+        They come last: a lab without any machine could not be put back any more.
+        """
+        lab, hosts = self._plan.lab, self._under.hypervisors
+        for machine in hosts.machines(lab):
+            if machine.uuid not in {node.uuid for node in self._plan.nodes}:
+                domains.remove(hosts.on(machine).conn, machine)
+        nodes = {node.name for node in self._plan.nodes}
+        for host in hosts:
+            named = host.pool.names(f"{lab}.")
+            rest = [name for name in named if name.split(".")[1] not in nodes or name.endswith(memory.RESTORING)]
+            disks.collect(host, {*disks.of_lab(host.pool, lab), *rest})
 
     def _write_folder(self, folder: LabFolder) -> None:
         """Give the lab the credentials and the record that it had."""

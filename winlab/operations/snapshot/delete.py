@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from winlab import snapshots
 from winlab.adapters.vm.hypervisor import Hypervisors
-from winlab.errors import NotFoundError, WinlabError
+from winlab.errors import ConflictError, NotFoundError, WinlabError
 from winlab.events import Listener, StepDone
 from winlab.operations.carry_out import one_step
 from winlab.operations.snapshot import listing, remains
@@ -20,19 +21,20 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     """Delete a snapshot, or what an interrupted save left; returns what was deleted. Safe to repeat.
 
     :raises NotFoundError: there is no such snapshot.
-    :raises ConflictError: another winlab is exporting or importing it.
+    :raises ConflictError: another winlab is saving, exporting or importing it.
     """
-    with site.storage() as hosts, snapshots.transferring(which):
+    with site.storage() as hosts, snapshots.held(which) as mark:
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
-    if not there and not gone:
+    if not (there or gone or mark.was_killed):
         raise NotFoundError(f"There is no snapshot '{which}'.", cure="'winlab snapshot list' shows all.")
     return gone
 
 
-def tidy(hosts: Hypervisors, tell: Listener) -> None:
+def tidy(lab: str, hosts: Hypervisors, tell: Listener) -> None:
     """Delete the snapshots that ``winlab clone`` made for copies which are gone by now.
 
+    :param lab: one that is being destroyed. What killed commands left of its snapshots without a record goes, too.
     :raises WinlabError: one can't be deleted.
     """
     for which in snapshots.ids():
@@ -40,8 +42,18 @@ def tidy(hosts: Hypervisors, tell: Listener) -> None:
             record = snapshots.read(which)
         except WinlabError:
             continue  # 'winlab snapshot list' shows it
-        if not record.automatic or datetime.now(UTC) - record.made < YOUNG or listing.copies(which, hosts):
-            continue
-        snapshots.forget(which)
-        remains.discard(which, hosts)
-        tell(StepDone(lab=which.lab, step=f"remove snapshot {which}"))
+        if record.automatic and datetime.now(UTC) - record.made >= YOUNG and not listing.copies(which, hosts):
+            with suppress(ConflictError):
+                with snapshots.held(which):
+                    _discard(which, hosts, tell)
+                snapshots.forget(which)  # last: until then, the next destroy finds it
+    for which in snapshots.interrupted():
+        if which.lab == lab:
+            with suppress(ConflictError), snapshots.held(which) as mark:
+                if mark.was_killed and which not in snapshots.ids():
+                    _discard(which, hosts, tell)
+
+
+def _discard(which: Id, hosts: Hypervisors, tell: Listener) -> None:
+    remains.discard(which, hosts)
+    tell(StepDone(lab=which.lab, step=f"remove snapshot {which}"))

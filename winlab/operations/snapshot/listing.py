@@ -38,14 +38,26 @@ def every(site: Site, lab: str | None = None) -> list[Listed]:
     :raises HostError: libvirt does not answer.
     """
     with site.storage() as hosts:
-        for host in hosts:
-            host.pool.refresh()
-        named = {
-            Id(*found) for host in hosts for name in host.pool.names() if (found := volume_names.snapshot_of(name))
-        }
-        wanted = [one for one in sorted({*named, *snapshots.ids()}) if lab in (None, one.lab)]
-        rows = [_listed(one, hosts) for one in wanted]
+        rows = [_listed(one, hosts) for one in sorted(_ids(hosts)) if lab in (None, one.lab)]
     return sorted(rows, key=lambda row: (row.record is None, row.record.made.timestamp() if row.record else 0, row.id))
+
+
+def _ids(hosts: Hypervisors) -> set[Id]:
+    """Those that this account has, and those that have volumes."""
+    found = set(snapshots.ids())
+    for host in hosts:
+        host.pool.refresh()
+        found |= {Id(*row) for name in host.pool.names() if (row := volume_names.snapshot_of(name))}
+    return found
+
+
+def taken(lab: str, site: Site) -> set[str]:
+    """The names that a new snapshot of a lab can't have; other accounts may have some.
+
+    A snapshot that was not completed has none: the same command makes it.
+    """
+    with site.storage() as hosts:
+        return {one.name for one in _ids(hosts) - {*snapshots.interrupted()} if one.lab == lab}
 
 
 def one(which: Id, site: Site) -> Listed:

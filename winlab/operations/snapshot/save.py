@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +16,8 @@ from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import copied_domain
 from winlab.engine.step import Load, Step
-from winlab.errors import ConflictError, GuestError, HostError, WinlabError
-from winlab.events import Listener, Progress
+from winlab.errors import ConflictError, GuestError, HostError
+from winlab.events import Listener, Note, Progress
 from winlab.operations import faults, recorded
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.snapshot import compatible, contents, memory, remains
@@ -61,43 +60,51 @@ class _Saving:
     nodes: dict[str, SavedNode] = field(default_factory=dict)
 
     def run(self) -> Snapshot:
-        under, which = self.under, self.which
-        if which in snapshots.ids():
-            raise ConflictError(
-                f"There is already a snapshot '{which}'.",
-                cure=f"Choose another name, or delete it first: 'winlab snapshot delete {which}'.",
-            )
-        remains.discard(which, under.hypervisors)
-        held = recorded.read(under.folder)
-        recorded.refuse_unfinished(under.folder)
-        self._require_savable(held.plan)
-        drives = {node.name: self._drives(node) for node in held.plan.nodes}
-        try:
-            under.run(self._steps(held.plan, drives), "snapshot save")
-            made = Snapshot(
-                lab=which.lab,
-                name=which.name,
-                made=datetime.now(UTC),
-                made_by=__version__,
-                memory=not self.disks_only,
-                paused=round(self.paused, 2),
-                automatic=self.automatic,
-                emulator=compatible.emulator(under.hypervisors),
-                nodes=self.nodes,
-                routes=self._routes(),
-                plan=held.plan,
-                spec=held.restored_spec(),
-                roots=held.roots,
-                credentials=under.folder.credentials(),
-                kubeconfig=kubeconfig.read(under.folder) if under.folder.has(under.folder.kubeconfig) else None,
-                kubectl=under.folder.kubectl.resolve() if under.folder.has(under.folder.kubectl) else None,
-            )
-            snapshots.write(made)
-        except BaseException:
-            with suppress(WinlabError):
-                remains.discard(which, under.hypervisors)
-            raise
+        under, which, hosts = self.under, self.which, self.under.hypervisors
+        with snapshots.held(which) as mark:
+            remains.require_free(which, hosts, mark)
+            if mark.was_killed:
+                self._resume()
+            with remains.making(which, hosts, mark):
+                held = recorded.read(under.folder)
+                recorded.refuse_unfinished(under.folder)
+                self._require_savable(held.plan)
+                for host in hosts:  # overlays that a killed save made for machines that are off
+                    if mark.was_killed:
+                        disks.collect(host, disks.of_lab(host.pool, which.lab))
+                drives = {node.name: self._drives(node) for node in held.plan.nodes}
+                under.run(self._steps(held.plan, drives), "snapshot save")
+                made = self._record(held)
+                snapshots.write(made)
         return made
+
+    def _resume(self) -> None:
+        """Let the machines run that a killed save paused."""
+        lab, hosts = self.which.lab, self.under.hypervisors
+        if paused := [one.tag.node for one in hosts.machines(lab) if machines.end_save(hosts.on(one).conn, one)]:
+            text = f"A save was killed while the lab was paused. These run again: {', '.join(paused)}."
+            self.under.tell(Note(lab=lab, text=text))
+
+    def _record(self, held: recorded.Recorded) -> Snapshot:
+        folder = self.under.folder
+        return Snapshot(
+            lab=self.which.lab,
+            name=self.which.name,
+            made=datetime.now(UTC),
+            made_by=__version__,
+            memory=not self.disks_only,
+            paused=round(self.paused, 2),
+            automatic=self.automatic,
+            emulator=compatible.emulator(self.under.hypervisors),
+            nodes=self.nodes,
+            routes=self._routes(),
+            plan=held.plan,
+            spec=held.restored_spec(),
+            roots=held.roots,
+            credentials=folder.credentials(),
+            kubeconfig=kubeconfig.read(folder) if folder.has(folder.kubeconfig) else None,
+            kubectl=folder.kubectl.resolve() if folder.has(folder.kubectl) else None,
+        )
 
     def _require_savable(self, plan: Plan) -> None:
         """Check the state of the lab.
@@ -166,6 +173,8 @@ class _Saving:
             return False  # an interrupted save starts over
 
         def freeze(progress: Progress) -> None:
+            for node in plan.nodes if not self.disks_only else ():
+                self._settle(node, drives[node.name], progress)
             progress.say("CDs and seeds")
             for node in plan.nodes:
                 contents.keep_shared(self.under.hypervisors.on(node), drives[node.name])
@@ -187,6 +196,14 @@ class _Saving:
             clock = answer.step(Subject(standing, machine))  # it stood still for the length of the pause
             steps.append(Step(clock.reaches, clock.run, clock.done, [saved], usual=2))
         return steps
+
+    def _settle(self, node: NodePlan, drives: dict[str, Drive], progress: Progress) -> None:
+        """Wait until nothing copies the disks of a running node any more: an earlier save may have begun that."""
+        for target, drive in drives.items():
+            if drive.kind == "disk":
+                text = f"copying the files below {target} of {node.name} into its own"
+                conn = self.under.hypervisors.on(node).conn
+                machines.settle(conn, node, target, lambda part: progress.say(text, part))  # noqa: B023
 
     def _freeze(self, plan: Plan, drives: dict[str, dict[str, Drive]], progress: Progress) -> None:
         """Save the machines, and let their disks continue in overlays. All of them are at the same instant."""

@@ -21,7 +21,7 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import saved_domain
-from winlab.errors import ConflictError, HostError, TransferError, UsageError, WinlabError
+from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Listener, Progress
 from winlab.operations.carry_out import one_step
 from winlab.operations.snapshot import archive, compatible, memory, remains
@@ -34,6 +34,7 @@ from winlab.supply.artifacts import store
 from winlab.supply.download import check_space
 
 RECORD = "record.json"
+WHOLE = "export.qcow2"  # the end of the name of a volume that has a disk in one file, while it is exported
 LARGEST_RECORD = 16 << 20  # bytes
 ZEROS = bytes(archive.BLOCK)
 
@@ -81,16 +82,21 @@ def export(which: Id, path: Path, site: Site, tell: Listener) -> None:
     :raises HostError: there is not enough space. Nothing is left of the file.
     """
     files.check_named(path, stream=False)
-    if path.exists():
-        raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name.")
     snapshot = snapshots.read(which)
-    with site.storage() as hosts, snapshots.transferring(which):
-        one_step(f"export {which}", lambda progress: _export(snapshot, path, hosts, progress), tell, 60, lab=which.lab)
+    with snapshots.held(which):
+        if path.exists():
+            raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name.")
+        with site.storage() as hosts:
+            work = partial(_export, snapshot, path, hosts)
+            one_step(f"export {which}", work, tell, 60, lab=which.lab)
 
 
 def _export(snapshot: Snapshot, path: Path, hosts: Hypervisors, progress: Progress) -> None:
     for host in hosts:
         host.pool.refresh()
+        for name in host.pool.names(f"{snapshot.id}."):
+            if name.endswith(f".{WHOLE}"):
+                host.pool.delete(name)  # of an export that was killed: it takes space
 
     def record() -> Generator[bytes, None, None]:
         yield snapshot.model_dump_json(by_alias=True).encode()
@@ -103,7 +109,7 @@ def _export(snapshot: Snapshot, path: Path, hosts: Hypervisors, progress: Progre
 
 def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progress) -> Generator[bytes, None, None]:
     """The content of a volume; that of an overlay with everything below it."""
-    name, copy = item.volume, snapshot.volume(item.node.name, "export.qcow2")
+    name, copy = item.volume, snapshot.volume(item.node.name, WHOLE)
     is_overlay = pool.backing(name) is not None
     if is_overlay:
         below = list(disks.chain(pool, name))
@@ -155,29 +161,16 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
         which, items = snapshot.id, _items(snapshot)
         if {RECORD, *(item.name for item in items)} != source.rows.keys():
             raise UsageError(f"'{path}' does not have what its record lists.", cure="Export the snapshot again.")
-        if which in snapshots.ids():
-            raise _taken(which, "You have it already.")
-        with site.storage() as hosts, snapshots.transferring(which) as was_killed:
+        with site.storage() as hosts, snapshots.held(which) as mark:
             compatible.require(snapshot, hosts)
-            for host in hosts:
-                host.pool.refresh()
-                if not was_killed and host.pool.names(f"{which}."):
-                    raise _taken(which, "Its volumes are in the pool: another account has it, or a save did not end.")
-            remains.discard(which, hosts)
-            for host in hosts:
-                rows = [source.rows[item.name] for item in items if hosts.on(item.node) is host]
-                _require_space(host.pool, sum(row.size for row in rows), f"the snapshot '{which}'")
-            done = _Import(source, snapshot, hosts)
-            one_step(f"import {which}", partial(done.run, items), tell, 60, lab=which.lab)
+            remains.require_free(which, hosts, mark, f"Choose another name: '--as {which.lab}@NAME'")
+            with remains.making(which, hosts, mark):
+                for host in hosts:
+                    rows = [source.rows[item.name] for item in items if hosts.on(item.node) is host]
+                    _require_space(host.pool, sum(row.size for row in rows), f"the snapshot '{which}'")
+                done = _Import(source, snapshot, hosts)
+                one_step(f"import {which}", partial(done.run, items), tell, 60, lab=which.lab)
     return done.snapshot
-
-
-def _taken(which: Id, why: str) -> ConflictError:
-    return ConflictError(
-        f"There is already a snapshot '{which}'.",
-        why=why,
-        cure=f"Choose another name: '--as {which.lab}@NAME'; or 'winlab snapshot delete {which}' deletes that one.",
-    )
 
 
 class _Import:
@@ -189,15 +182,10 @@ class _Import:
         self.hosts = hosts
 
     def run(self, items: Iterable[_Item], progress: Progress) -> None:
-        """Make the volumes, then the record. If that fails, nothing is left."""
-        try:
-            for item in items:
-                self._bring(item, self.hosts.on(item.node), progress)
-            snapshots.write(self.snapshot)
-        except BaseException:
-            with suppress(WinlabError):
-                remains.discard(self.snapshot.id, self.hosts)
-            raise
+        """Make the volumes, then the record."""
+        for item in items:
+            self._bring(item, self.hosts.on(item.node), progress)
+        snapshots.write(self.snapshot)
 
     def _bring(self, item: _Item, host: Hypervisor, progress: Progress) -> None:
         memory_size = item.node.memory_mib << 20

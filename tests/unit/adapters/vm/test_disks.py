@@ -180,7 +180,7 @@ def test_a_disk_under_another_lab_s_stays_and_the_lab_is_made_again_beside_it(ho
     assert host.pool.backing(COPIED) == host.pool.path(DISK)
     assert not host.pool.exists(THIRD)
     host.define(SECOND)
-    assert host.destroy("lab2") == ([COPIED, DISK], [])
+    assert host.destroy("lab2") == ([DISK, COPIED], [])
     assert host.destroy("lab") == ([SECOND], [])
 
 
@@ -232,7 +232,7 @@ def test_only_what_nothing_depends_on_is_collected(host: Host) -> None:
     assert disks.collect(host.itself, [SECOND, SAVED, BASE, USERS]) == []
     assert disks.collect(host.itself, [COPIED]) == [COPIED]
     host.pool.delete(SAVED)
-    assert disks.collect(host.itself, [SECOND]) == [SECOND, DISK]
+    assert disks.collect(host.itself, [SECOND]) == [DISK, SECOND]
     assert host.pool.names() == [BASE, BASE + MARKER]
     host.pool.add(USERS, BASE)
     host.pool.add(DISK, USERS)
