@@ -161,7 +161,7 @@ class TestMember:
     @pytest.fixture(scope="class")
     def guests(self, labs: Labs) -> Iterator[str]:
         """A snapshot's name."""
-        ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved")
+        ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved; sudo rm -f /var/tmp/later")
         save(labs.b, "guests")
         yield f"{LAB_B}@guests"
         text(labs.b.user("snapshot", "delete", f"{LAB_B}@guests"))

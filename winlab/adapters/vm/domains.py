@@ -250,6 +250,11 @@ def has_disk(conn: libvirt.virConnect, machine: Named, target: str) -> bool:
     return root.find(f"devices/disk/target[@dev='{target}']") is not None
 
 
+def now_and_later(domain: libvirt.virDomain) -> int:
+    """The flags of a change that counts for the running domain, if it runs, and for later starts."""
+    return int(libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
+
+
 def attach(conn: libvirt.virConnect, machine: Named, target: str, path: Path) -> None:
     """Attach another qcow2 disk on virtio-scsi to the domain, now and for later starts."""
     disk = (
@@ -257,7 +262,7 @@ def attach(conn: libvirt.virConnect, machine: Named, target: str, path: Path) ->
         f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
     )
     domain = get(conn, machine)
-    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    flags = now_and_later(domain)
     with explained(f"The disk '{path}' can't be attached to '{machine.domain}'."):
         domain.attachDeviceFlags(disk, flags)
 
@@ -420,7 +425,7 @@ def set_tag(conn: libvirt.virConnect, machine: Named, tag: Tag) -> None:
     :raises NotFoundError: there is no such domain.
     """
     domain = get(conn, machine)
-    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+    flags = now_and_later(domain)
     made = tags.read(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
     attributes = tag.model_copy(update={"uid": made.uid if made is not None else None}).attributes
     # libvirt itself gives the element its namespace, and refuses one that already has it

@@ -6,7 +6,7 @@ import libvirt
 from lxml import etree
 
 from winlab.adapters.vm.connection import Connection, answering, explained
-from winlab.adapters.vm.domains import Named, find, get
+from winlab.adapters.vm.domains import Named, find, get, now_and_later
 from winlab.design.plan import tags
 
 KEY = "winlab-first-boot"  # the prefix of the mark's namespace
@@ -26,6 +26,6 @@ def unmark(conn: Connection, machine: Named) -> None:
     if not is_marked(conn, machine):
         return
     with explained(f"That '{machine.domain}' has booted can't be recorded."):
-        get(conn, machine).setMetadata(
-            libvirt.VIR_DOMAIN_METADATA_ELEMENT, None, KEY, tags.FIRST_BOOT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
-        )
+        domain = get(conn, machine)
+        element, flags = libvirt.VIR_DOMAIN_METADATA_ELEMENT, now_and_later(domain)  # a snapshot has what is now
+        domain.setMetadata(element, None, KEY, tags.FIRST_BOOT, flags)

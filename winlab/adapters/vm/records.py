@@ -11,7 +11,7 @@ import libvirt
 from lxml import etree
 
 from winlab.adapters.vm.connection import Connection, answering, explained
-from winlab.adapters.vm.domains import Named, get
+from winlab.adapters.vm.domains import Named, get, now_and_later
 from winlab.design.plan import tags
 
 
@@ -59,6 +59,7 @@ class Records:
             text = etree.tostring(top, encoding="unicode")
         elif not self.read(conn, machine):
             return
-        element, config = libvirt.VIR_DOMAIN_METADATA_ELEMENT, libvirt.VIR_DOMAIN_AFFECT_CONFIG
         with explained(f"The {self.kind} of '{machine.domain}' can't be recorded."):
-            get(conn, machine).setMetadata(element, text, f"winlab-{self.kind}", self._namespace, config)
+            domain = get(conn, machine)
+            element, flags = libvirt.VIR_DOMAIN_METADATA_ELEMENT, now_and_later(domain)  # a snapshot has what is now
+            domain.setMetadata(element, text, f"winlab-{self.kind}", self._namespace, flags)

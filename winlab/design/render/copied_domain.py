@@ -17,7 +17,8 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.domain import serial_log
 
 MEMORY = f"{tags.NAMESPACE}memory:1"  # of the element by which libvirt's hook knows the file of the guest's memory
-FAULTS = f"{{{tags.NAMESPACE}faults:1}}"
+FAULTS = f"{tags.NAMESPACE}faults:1"
+DROPPED = tuple(f"{{{one}}}" for one in (tags.FIRST_BOOT, FAULTS, MEMORY))
 
 
 def drives(saved: str) -> dict[str, str]:
@@ -109,12 +110,15 @@ def with_memory(defined: str, lab: str, volume: str) -> str:
 
 
 def _put_metadata(root: etree._Element, plan: Plan, node: NodePlan, uid: int) -> None:
-    """Replace the tag. Records of the machine stay, such as of pushed programs, under the copy's name."""
+    """Replace the tag. Records of the machine stay, such as of pushed programs, under the copy's name.
+
+    Only a machine that completed its first boot is saved. If an earlier winlab made it, it still has the mark.
+    """
     metadata = root.find("metadata")
     for one in list(metadata):
         if not isinstance(one.tag, str) or not one.tag.startswith(f"{{{tags.NAMESPACE}"):
             continue
-        if one.tag == f"{{{tags.XMLNS}}}{tags.ELEMENT}" or one.tag.startswith((FAULTS, f"{{{MEMORY}}}")):
+        if one.tag == f"{{{tags.XMLNS}}}{tags.ELEMENT}" or one.tag.startswith(DROPPED):
             metadata.remove(one)
         else:
             one.set("lab", plan.lab)

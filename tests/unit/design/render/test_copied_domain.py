@@ -61,6 +61,7 @@ def test_what_libvirt_chose_for_the_origin_is_left_out_and_what_the_guest_sees_s
     pushed = etree.SubElement(saved.find("metadata"), "{urn:winlab:pushed:1}pushed", lab="one")
     pushed.text = "kubelet"
     etree.SubElement(saved.find("metadata"), "{urn:winlab:faults:1}faults", lab="one")
+    etree.SubElement(saved.find("metadata"), "{urn:winlab:first-boot:1}first-boot", lab="one")
     made = etree.fromstring(copy_of(etree.tostring(saved, encoding="unicode"), copy, node).encode())
     assert made.get("id") is None
     assert (made.find("os/nvram").text, made.find("os/nvram").get("template")) == (None, "/vars.fd")
@@ -72,6 +73,7 @@ def test_what_libvirt_chose_for_the_origin_is_left_out_and_what_the_guest_sees_s
     metadata = made.find("metadata")
     assert metadata.find("{urn:winlab:pushed:1}pushed").get("lab") == "two"
     assert metadata.find("{urn:winlab:faults:1}faults") is None
+    assert not tags.in_first_boot(made)
 
 
 def test_its_memory_is_private_and_named_for_the_hook() -> None:
