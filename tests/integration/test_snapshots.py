@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from harness import LAB_A, LAB_B, Labs, On, ask, is_ready, text, traces
+from harness import LAB_A, LAB_B, Labs, On, Winlab, ask, is_ready, text, traces
 
 COPY = "it-copy"
 
@@ -64,15 +64,24 @@ def test_the_lab_continues_after_it_was_saved(labs: Labs, saved: dict[str, Any])
     assert all(is_ready(node) for node in nodes(labs.a).values())
 
 
+@contextmanager
+def removed(user: Winlab) -> Iterator[On]:
+    """The copy's lab, which does not exist before and after the block."""
+    try:
+        text(user("destroy", "--lab", COPY, "--anyone"))  # of an earlier run
+        yield On(user, COPY)
+    finally:
+        user("destroy", "--lab", COPY)
+
+
 class TestCopy:
     """A copy of the hybrid cluster, and what can be done with it."""
 
     @pytest.fixture(scope="class")
     def copy(self, labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
-        with alone(labs):
+        with alone(labs), removed(labs.a.user) as made:
             text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
-            yield On(labs.a.user, COPY)
-            labs.a.user("destroy", "--lab", COPY)
+            yield made
 
     def test_a_copy_is_a_ready_hybrid_cluster_of_its_own(self, labs: Labs, copy: On) -> None:
         assert all(is_ready(node) for node in nodes(copy).values())
@@ -114,25 +123,21 @@ def test_the_lab_is_put_back(labs: Labs, saved: dict[str, Any]) -> None:
 @pytest.mark.slow  # three minutes
 def test_a_copy_with_its_own_credentials_refuses_the_lab_s(labs: Labs, saved: dict[str, Any], tmp_path: Path) -> None:
     """The command tries the lab's key and password itself; here its administrator does, and kubeadm's own file."""
-    copy = On(labs.a.user, COPY)
-    try:
-        with alone(labs):
-            said = text(labs.a.user("clone", f"{LAB_A}@ready", COPY, "--fresh-credentials"))
-            assert "It has its own credentials." in said
-            assert all(is_ready(node) for node in nodes(copy).values())
-            for node in ("controller-1", "node-1"):
-                assert ask(copy, node, name="hostname")["name"].lower() == node
-            admin = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf get nodes --output=name"
-            assert "node/node-1" in ask(copy, "controller-1", nodes=admin)["nodes"]
-            theirs, own = (yaml.safe_load(text(lab("kubeconfig"))) for lab in (labs.a, copy))
-            theirs["clusters"][0]["cluster"]["server"] = own["clusters"][0]["cluster"]["server"]
-            path = tmp_path / "theirs.yaml"
-            path.write_text(yaml.safe_dump(theirs))
-            refused = copy("kubectl", "--", f"--kubeconfig={path}", "get", "nodes")
-            assert refused.returncode != 0
-            assert "Forbidden" in refused.stderr
-    finally:
-        labs.a.user("destroy", "--lab", COPY)
+    with alone(labs), removed(labs.a.user) as copy:
+        said = text(labs.a.user("clone", f"{LAB_A}@ready", COPY, "--fresh-credentials"))
+        assert "It has its own credentials." in said
+        assert all(is_ready(node) for node in nodes(copy).values())
+        for node in ("controller-1", "node-1"):
+            assert ask(copy, node, name="hostname")["name"].lower() == node
+        admin = "sudo kubectl --kubeconfig=/etc/kubernetes/admin.conf get nodes --output=name"
+        assert "node/node-1" in ask(copy, "controller-1", nodes=admin)["nodes"]
+        theirs, own = (yaml.safe_load(text(lab("kubeconfig"))) for lab in (labs.a, copy))
+        theirs["clusters"][0]["cluster"]["server"] = own["clusters"][0]["cluster"]["server"]
+        path = tmp_path / "theirs.yaml"
+        path.write_text(yaml.safe_dump(theirs))
+        refused = copy("kubectl", "--", f"--kubeconfig={path}", "get", "nodes")
+        assert refused.returncode != 0
+        assert "Forbidden" in refused.stderr
     assert ask(labs.a, "node-1", name="hostname")["name"].lower() == "node-1"
 
 
@@ -168,12 +173,11 @@ class TestMember:
         assert "There are no snapshots" in text(labs.b.user("snapshot", "list", LAB_B))
 
     def test_a_copy_by_create_has_the_disks_of_the_snapshot(self, labs: Labs, guests: str) -> None:
-        copy = On(labs.b.user, COPY)
         ask(labs.b, "controller-1", write="sudo touch /var/tmp/later")
-        text(copy("create", "--from", guests))
-        seen = ask(copy, "controller-1", files="ls /var/tmp")["files"].split()
-        assert ("saved" in seen, "later" in seen) == (True, False)
-        text(copy("destroy"))
+        with removed(labs.b.user) as copy:
+            text(copy("create", "--from", guests))
+            seen = ask(copy, "controller-1", files="ls /var/tmp")["files"].split()
+            assert ("saved" in seen, "later" in seen) == (True, False)
 
     def test_the_plugin_of_pytest_gives_tests_a_copy(self, labs: Labs, guests: str) -> None:
         user = labs.b.user
