@@ -74,14 +74,15 @@ def removed(user: Winlab) -> Iterator[On]:
         user("destroy", "--lab", COPY)
 
 
+@pytest.fixture(scope="class")
+def copy(labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
+    with alone(labs), removed(labs.a.user) as made:
+        text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
+        yield made
+
+
 class TestCopy:
     """A copy of the hybrid cluster, and what can be done with it."""
-
-    @pytest.fixture(scope="class")
-    def copy(self, labs: Labs, saved: dict[str, Any]) -> Iterator[On]:
-        with alone(labs), removed(labs.a.user) as made:
-            text(labs.a.user("clone", f"{LAB_A}@ready", COPY))
-            yield made
 
     def test_a_copy_is_a_ready_hybrid_cluster_of_its_own(self, labs: Labs, copy: On) -> None:
         assert all(is_ready(node) for node in nodes(copy).values())
@@ -160,17 +161,18 @@ def test_a_failure_leaves_an_archive(winlab_lab):
 """
 
 
+@pytest.fixture(scope="class")
+def guests(labs: Labs) -> Iterator[str]:
+    """A snapshot's name."""
+    ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved; sudo rm -f /var/tmp/later")
+    save(labs.b, "guests")
+    yield f"{LAB_B}@guests"
+    text(labs.b.user("snapshot", "delete", f"{LAB_B}@guests"))
+    assert "There are no snapshots" in text(labs.b.user("snapshot", "list", LAB_B))
+
+
 class TestMember:
     """A member of the group, without root, and machines without a cluster."""
-
-    @pytest.fixture(scope="class")
-    def guests(self, labs: Labs) -> Iterator[str]:
-        """A snapshot's name."""
-        ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved; sudo rm -f /var/tmp/later")
-        save(labs.b, "guests")
-        yield f"{LAB_B}@guests"
-        text(labs.b.user("snapshot", "delete", f"{LAB_B}@guests"))
-        assert "There are no snapshots" in text(labs.b.user("snapshot", "list", LAB_B))
 
     def test_a_copy_by_create_has_the_disks_of_the_snapshot(self, labs: Labs, guests: str) -> None:
         ask(labs.b, "controller-1", write="sudo touch /var/tmp/later")
