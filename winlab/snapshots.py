@@ -209,7 +209,7 @@ class Held:
 
 
 @contextmanager
-def held(which: Id) -> Iterator[Held]:
+def exclusive(which: Id) -> Iterator[Held]:
     """Hold a snapshot while it is saved, exported, imported or deleted.
 
     :raises ConflictError: another winlab holds it.

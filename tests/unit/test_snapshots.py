@@ -104,21 +104,21 @@ def test_other_files_are_passed_over(state: Path) -> None:
 
 def test_only_one_winlab_works_on_a_snapshot_and_a_killed_one_is_known_of(state: Path) -> None:
     which, mark, half = Id("lab", "ready"), "lab@ready.held", ".lab@ready.json.1a2b3c4d.new"
-    with snapshots.held(which) as held:
+    with snapshots.exclusive(which) as held:
         assert not held.was_killed
         assert snapshots.interrupted() == [which]
-        with pytest.raises(ConflictError) as error, snapshots.held(which):
+        with pytest.raises(ConflictError) as error, snapshots.exclusive(which):
             pass
         assert str(os.getpid()) in error.value.why
     folder = state / "snapshots"
     assert snapshots.ids() == snapshots.interrupted() == list(folder.iterdir()) == []
     for name in (mark, half):
         (folder / name).write_text("1")
-    with snapshots.held(which) as held:
+    with snapshots.exclusive(which) as held:
         assert held.was_killed
         held.stays = True
     assert [path.name for path in folder.iterdir()] == [mark]
-    with snapshots.held(which) as held:
+    with snapshots.exclusive(which) as held:
         assert held.was_killed
     assert list(folder.iterdir()) == []
 

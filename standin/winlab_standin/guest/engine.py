@@ -139,7 +139,8 @@ def powershell(shell: Shell, rest: str, streams: Streams, account: str = "") -> 
         return code
     finally:
         made.end()
-        shutil.rmtree(folder)
+        for _ in range(2):  # what the script has started may still be writing there
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _environment(folder: Path, shell: Shell) -> dict[str, str]:

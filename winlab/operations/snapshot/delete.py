@@ -23,7 +23,7 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     :raises NotFoundError: there is no such snapshot.
     :raises ConflictError: another winlab is saving, exporting or importing it.
     """
-    with site.storage() as hosts, snapshots.held(which) as mark:
+    with site.storage() as hosts, snapshots.exclusive(which) as mark:
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
     if not (there or gone or mark.was_killed):
@@ -44,12 +44,12 @@ def tidy(lab: str, hosts: Hypervisors, tell: Listener) -> None:
             continue  # 'winlab snapshot list' shows it
         if record.automatic and datetime.now(UTC) - record.made >= YOUNG and not listing.copies(which, hosts):
             with suppress(ConflictError):
-                with snapshots.held(which):
+                with snapshots.exclusive(which):
                     _discard(which, hosts, tell)
                 snapshots.forget(which)  # last: until then, the next destroy finds it
     for which in snapshots.interrupted():
         if which.lab == lab:
-            with suppress(ConflictError), snapshots.held(which) as mark:
+            with suppress(ConflictError), snapshots.exclusive(which) as mark:
                 if mark.was_killed and which not in snapshots.ids():
                     _discard(which, hosts, tell)
 

@@ -61,7 +61,7 @@ class _Saving:
 
     def run(self) -> Snapshot:
         under, which, hosts = self.under, self.which, self.under.hypervisors
-        with snapshots.held(which) as mark:
+        with snapshots.exclusive(which) as mark:
             remains.require_free(which, hosts, mark)
             if mark.was_killed:
                 self._resume()

@@ -83,7 +83,7 @@ def export(which: Id, path: Path, site: Site, tell: Listener) -> None:
     """
     files.check_named(path, stream=False)
     snapshot = snapshots.read(which)
-    with snapshots.held(which):
+    with snapshots.exclusive(which):
         if path.exists():
             raise UsageError(f"'{path}' already exists.", cure="Remove it, or choose another name.")
         with site.storage() as hosts:
@@ -161,7 +161,7 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
         which, items = snapshot.id, _items(snapshot)
         if {RECORD, *(item.name for item in items)} != source.rows.keys():
             raise UsageError(f"'{path}' does not have what its record lists.", cure="Export the snapshot again.")
-        with site.storage() as hosts, snapshots.held(which) as mark:
+        with site.storage() as hosts, snapshots.exclusive(which) as mark:
             compatible.require(snapshot, hosts)
             remains.require_free(which, hosts, mark, f"Choose another name: '--as {which.lab}@NAME'")
             with remains.making(which, hosts, mark):

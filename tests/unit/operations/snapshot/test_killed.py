@@ -284,7 +284,7 @@ def test_a_destroy_removes_what_a_killed_save_left(worlds: Callable[[], World]) 
     world.left = None
     assert world.pool.names("lab@") != []
     delete.tidy("other", world.hosts, ignore)
-    with snapshots.held(ID) as mark:  # by a winlab that saves it now
+    with snapshots.exclusive(ID) as mark:  # by a winlab that saves it now
         mark.stays = True
         delete.tidy("lab", world.hosts, ignore)
     assert world.pool.names("lab@") != []
