@@ -264,8 +264,10 @@ def _ensure_service(service: str, daemon: str, record: Record, progress: Progres
 def reload_libvirt() -> None:
     """Have libvirt's daemon, if it runs, read its hooks and definitions again (SIGHUP). Machines keep running."""
     if has_systemd():
-        for unit in pick_units("libvirt", lambda unit: _unit_state("cat", unit))[:1]:
-            run(["systemctl", "try-reload-or-restart", unit.replace(".socket", ".service")], timeout=120)
+        for row in UNITS["libvirt"]:  # a host may have both, of which one runs
+            service = row[0].replace(".socket", ".service")
+            if _unit_state("is-active", service):
+                run(["systemctl", "try-reload-or-restart", service], timeout=120)
     elif (pid := running(LIBVIRTD_PID, "libvirtd")) is not None:
         os.kill(pid, signal.SIGHUP)
 

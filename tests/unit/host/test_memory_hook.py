@@ -310,13 +310,15 @@ def test_a_file_system_is_that_of_the_nearest_folder_that_can_be_seen(tmp_path: 
     assert memory_hook._device(tmp_path / "not/there") == tmp_path.stat().st_dev
 
 
-def test_libvirt_is_sent_a_signal_to_reload(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("active", ["libvirtd.service", "virtqemud.service"])
+def test_libvirt_is_sent_a_signal_to_reload(active: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With systemd, the daemon that runs is: the units of the other one may be installed, too."""
     done: list[Any] = []
 
     def systemctl(args: Sequence[str], **_more: Any) -> Result:
-        if args[1] != "cat":
+        if args[1].startswith("try-"):
             done.append(" ".join(args[1:]))
-        return Result(tuple(args), int("libvirtd.socket" in args), "", "", 0.0)
+        return Result(tuple(args), int(args[1] == "is-active" and active not in args), "", "", 0.0)
 
     monkeypatch.setattr(daemons, "run", systemctl)
     monkeypatch.setattr(daemons, "running", lambda _path, _name: 42)
@@ -324,7 +326,7 @@ def test_libvirt_is_sent_a_signal_to_reload(monkeypatch: pytest.MonkeyPatch) -> 
     for systemd in (True, False):
         monkeypatch.setattr(daemons, "has_systemd", lambda systemd=systemd: systemd)
         daemons.reload_libvirt()
-    assert done == ["try-reload-or-restart virtqemud.service", (42, signal.SIGHUP)]
+    assert done == [f"try-reload-or-restart {active}", (42, signal.SIGHUP)]
 
 
 def test_the_program_needs_nothing_of_winlab() -> None:

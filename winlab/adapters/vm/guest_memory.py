@@ -8,7 +8,7 @@ the blocks of memory, then come pages, until its end. The devices follow. :class
 A page that comes again, or after one with a higher offset, stays in the stream: QEMU loads it over the one that came
 before. So the memory is written once, in ascending order, even if a device changed a page while QEMU saved it.
 
-Checked with a stream of QEMU 7.2, and in the source of QEMU:
+Checked with streams of QEMU 7.2 and 10.0, and in the source of QEMU:
 
 - 8.2: `ram_save_setup`, `ram_save_iterate`, `ram_save_complete`, `parse_ramblocks` and `ram_load_precopy` in
   migration/ram.c, `save_section_header` and `save_section_footer` in migration/savevm.c.
