@@ -4,8 +4,8 @@ Checked with images of libvirt 9.0 and 11.3, and in the source of libvirt 11: `v
 src/qemu/qemu_saveimage.h, `virQEMUSaveDataWrite` and `qemuSaveImageReadHeader` in qemu_saveimage.c. The header's
 numbers have the byte order of the host. XML and cookie end with a NUL. Zeros follow, 64 KiB in libvirt's own images, so
 that an edited XML has room. Images of other formats than "raw" are refused: compressed ones, and "sparse" ones, where
-QEMU puts the pages at their offsets. libvirt 11.3 calls a snapshot's image "sparse" if qemu.conf says so, but writes the
-same stream as for "raw" (qemuSnapshotCreateActiveExternal sets no capability). Then it can't restore it itself.
+QEMU puts the pages at their offsets. libvirt 11.3 calls a snapshot's image "sparse" if qemu.conf says so, but writes
+the stream of "raw" (qemuSnapshotCreateActiveExternal sets no capability). Then it can't restore it itself.
 """
 
 from __future__ import annotations
