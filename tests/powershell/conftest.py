@@ -54,6 +54,7 @@ def parser() -> Path:
 def engine(parser: Path) -> Path:
     """An engine that runs them, with the fakes."""
     if not engines.runs_doubles(parser):
+        assert not engines.SHARED.is_dir(), f"{parser} {engines.PARSES_ONLY}"  # it has one that runs them
         pytest.skip(f"{parser} {engines.PARSES_ONLY}")
     return parser
 

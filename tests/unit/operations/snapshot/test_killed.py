@@ -28,7 +28,7 @@ Verb = Callable[[World], object]
 
 @pytest.fixture
 def worlds(tmp_path: Path) -> Iterator[Callable[[], World]]:
-    """Makes hosts, each with folders of its own; the one before is gone then."""
+    """Makes hosts, each with its own folders; the one before is gone then."""
     numbers, patch = count(), pytest.MonkeyPatch()
 
     def make() -> World:
