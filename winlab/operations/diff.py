@@ -63,7 +63,7 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     held = recorded.read(site.folder(plan.lab))
     if held.plan.joins:
         raise ConflictError(
-            f"The lab '{plan.lab}' joined a cluster made elsewhere.",
+            f"The lab '{plan.lab}' joined an external cluster.",
             why="What its nodes need is decided by that cluster: only 'winlab join' looks at it.",
             cure=f"Destroy the lab, which takes its nodes out of that cluster, and join again with another --workers; "
             f"or join more nodes as another lab: winlab join --lab {plan.lab}-2.",

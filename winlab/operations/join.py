@@ -145,7 +145,7 @@ def check_changes(changes: Sequence[str]) -> None:
         path = change.partition("=")[0]
         if any(path == name or path.startswith(f"{name}.") for name in NOT_OURS):
             raise UsageError(
-                f"'--set {path}' can't be used with join: the existing cluster decides that.",
+                f"'--set {path}' can't be used with join: the external cluster decides that.",
                 cure="Leave it out.",
             )
 

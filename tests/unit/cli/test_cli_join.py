@@ -96,7 +96,7 @@ def test_create_gets_every_option(
     [
         (["--lab", "No"], "can't be the name of a lab"),
         (["--prefix", "Win"], "can't be called"),
-        (["--set", "controllers.count=3"], "existing cluster decides that"),
+        (["--set", "controllers.count=3"], "external cluster decides that"),
         (["--context", "two"], "no context 'two'"),
         (["--workers", "0"], "without workers"),
         (["--os", "debian-13"], "plays Windows"),

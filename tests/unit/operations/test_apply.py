@@ -419,7 +419,7 @@ def test_a_lab_that_joined_another_cluster(world: World) -> None:
     foreign = held.plan.cluster.model_copy(update={"names": ()})
     joined = held.model_copy(update={"plan": held.plan.model_copy(update={"nodes": workers, "kubernetes": foreign})})
     world.folder.write(world.folder.design, joined.model_dump_json())
-    with pytest.raises(ConflictError, match="made elsewhere") as caught:
+    with pytest.raises(ConflictError, match="external cluster") as caught:
         change(world)
     assert "winlab join" in caught.value.cure
 

@@ -84,7 +84,7 @@ def test_a_prefix_names_machine_and_node() -> None:
 
 
 def test_add_ons_are_refused_first() -> None:
-    with pytest.raises(UsageError, match="joins a cluster made elsewhere has no add-ons"):
+    with pytest.raises(UsageError, match="joins an external cluster has no add-ons"):
         make("addons.metrics-server={}")
 
 
@@ -440,9 +440,9 @@ def _voice() -> Any:
 @pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16", "hypervisors=1"])
 def test_settings_of_the_cluster_can_not_be_changed(change: str) -> None:
     join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
-    with pytest.raises(UsageError, match="existing cluster decides that"):
+    with pytest.raises(UsageError, match="external cluster decides that"):
         join.check_changes([change])
-    with pytest.raises(UsageError, match="existing cluster decides that"):
+    with pytest.raises(UsageError, match="external cluster decides that"):
         join.make_spec(1, [change])
 
 

@@ -103,7 +103,7 @@ def harmless(own: str, lab: str) -> str:
         raise UsageError(
             f"The kubeconfig of the lab '{lab}' is not merged into yours; nothing was changed.",
             why=str(error) or type(error).__name__,
-            cure="For a cluster made elsewhere, use the context that you gave to 'winlab join'; 'winlab kubeconfig' "
+            cure="For an external cluster, use the context that you gave to 'winlab join'; 'winlab kubeconfig' "
             "without --merge prints the lab's.",
         ) from error
     return own

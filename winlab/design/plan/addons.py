@@ -19,7 +19,7 @@ def require_none(wanted: Collection[str]) -> None:
     """
     if wanted:
         raise UsageError(
-            "A lab that joins a cluster made elsewhere has no add-ons.",
+            "A lab that joins an external cluster has no add-ons.",
             why="They are installed into the lab's own cluster.",
             cure="Leave out 'addons', and install them the way that cluster installs its own.",
         )

@@ -32,7 +32,7 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
         return  # the folder's inspection says what is missing
     except WinlabError as error:
         mendable = not run.plan.joins
-        action = "waited for" if mendable else "it was made elsewhere: see to it that it runs"
+        action = "waited for" if mendable else "see to it that the external cluster runs"
         drift = Drift("cluster", "", "API server", "answers", error.why or error.what, action, mendable)
         yield Finding(drift, lab_steps=(API,) if mendable else (), unreached=True, tier=Tier.ACCESS)
         return
