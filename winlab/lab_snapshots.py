@@ -13,7 +13,7 @@ from winlab import snapshots, stopping
 from winlab.design.spec.model import Spec
 from winlab.events import Listener, ignore
 from winlab.operations import owner
-from winlab.operations.snapshot import copying, listing, save, transfer
+from winlab.operations.snapshot import copying, listing, required, save, transfer
 from winlab.operations.snapshot import delete as deletion
 from winlab.operations.snapshot.copying import Copied
 from winlab.operations.snapshot.listing import Listed
@@ -159,11 +159,14 @@ class Snapshots:
         :param name: the snapshot; by default the lab is saved for them now.
         :param fresh_credentials: give each its own passwords, keys and administrator, and have it refuse the lab's.
         :raises NotFoundError: there is no such snapshot. Nothing was touched.
+        :raises UsageError: a name can't be a lab's. Nothing was touched.
         :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or the copies
             can't get their own credentials.
         """
         if name is None:
             self._require_owner()
+            with self.site.storage() as hosts:
+                required.require_free(labs, self._lab, self.site, hosts)
             which = Id(self._lab, self._free_name("clone-"))
             save.save(which, self.site, listener, automatic=True)
         else:
@@ -184,6 +187,6 @@ class Snapshots:
         self._require_owner()
         which = self._id(name)
         if spec is not None:
-            copying.require_spec(snapshots.read(which), spec)
+            required.require_spec(snapshots.read(which), spec)
         (made,) = copying.clone(which, [self._lab], self.site, listener)
         return made

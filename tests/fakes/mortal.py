@@ -33,7 +33,7 @@ from winlab.operations import faults, recorded, room
 from winlab.operations.carry_out import Underway
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible, copying, memory
-from winlab.operations.snapshot.copying import COPYING
+from winlab.operations.snapshot.required import COPYING
 from winlab.snapshots import Id
 from winlab.steps.power import answer, clock
 from winlab.steps.power.subject import Subject

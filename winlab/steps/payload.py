@@ -308,6 +308,17 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     return program.path
 
 
+def link_kubectl(run: Run, progress: Progress) -> None:
+    """Give the host its kubectl for a lab that exists: the published one, also if the lab's is from a checkout.
+
+    :raises WinlabError: no source has it, or it can't be linked.
+    """
+    host_kubectl.drop_damaged(run.folder)
+    path = fetch_kubectl(run.plan.cluster.versions, Origin(), progress)
+    run.folder.make()
+    files.replace_link(run.folder.kubectl, path)
+
+
 def _kubectl_source(versions_: versions.Versions, origin: Origin) -> tuple[Source, Program]:
     pins = versions.load().pins
     alternatives = required.kubectls(versions_)

@@ -23,7 +23,7 @@ from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import spec
 from winlab.design.plan import credentials, make
 from winlab.engine.step import Step, compose
-from winlab.errors import ConflictError, GuestError
+from winlab.errors import ConflictError, GuestError, NotFoundError
 from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.lab_snapshots import Copied, Snapshots
@@ -31,6 +31,7 @@ from winlab.operations import room
 from winlab.operations.carry_out import Job, Underway
 from winlab.operations.snapshot import compatible, copying, memory
 from winlab.snapshots import Emulator, Id, SavedNode, Snapshot
+from winlab.steps import payload
 from winlab.steps.states import ADMINISTRATOR, ANSWERING, READY_AGAIN, RENEWED
 
 IDENTITY = reduced.Identity("Q0E=", "Q0VSVA==", "S0VZ")
@@ -114,12 +115,47 @@ def test_a_copy_that_is_off_gets_none(saved: Snapshot, world: World) -> None:
     world.clone(fresh_credentials=False)
 
 
-def test_a_cluster_without_its_kubectl_gets_no_administrator(saved: Snapshot, world: World) -> None:
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_copy_obtains_the_kubectl_that_this_host_does_not_have(
+    saved: Snapshot, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    """As after 'snapshot import', whose record names none, on a host with an empty cache."""
+    snapshots.write(saved.model_copy(update={"kubectl": None}))
+    asked: list[object] = []
+    (tmp_path / "obtained").touch()
+
+    def fetch(versions: object, _origin: object, _progress: object) -> Path:
+        asked.append(versions)
+        return tmp_path / "obtained"
+
+    monkeypatch.setattr(payload, "fetch_kubectl", fetch)
+    world.clone(fresh_credentials=fresh)
+    assert LabFolder("try").kubectl.resolve() == tmp_path / "obtained"
+    assert asked == [saved.plan.cluster.versions]
+    waited = {step.reaches.node for step in world.steps if step.reaches.kind == READY_AGAIN}
+    assert waited == {node.name for node in saved.plan.nodes}
+
+
+def test_a_copy_without_a_kubectl_is_made_and_says_so(
+    saved: Snapshot, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(*_: object) -> Path:
+        raise NotFoundError("No source has it.")
+
+    monkeypatch.setattr(payload, "fetch_kubectl", fetch)
     assert saved.kubectl is not None
     saved.kubectl.unlink()
-    with pytest.raises(ConflictError, match="the lab's kubectl is missing"):
-        world.clone()
-    assert not LabFolder("try").path.exists()
+    notes: list[str] = []
+    tell = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
+    copying.clone(READY, ["try"], world.site, tell)
+    assert any(
+        "kubectl can't be obtained. No source has it. 'winlab repair --lab try' tries again." in one for one in notes
+    )
+    assert READY_AGAIN not in {step.reaches.kind for step in world.steps}
+    world.steps.clear()
+    with pytest.raises(NotFoundError, match="No source has it"):
+        world.clone(fresh_credentials=True)
+    assert world.steps == []
 
 
 def test_the_lab_has_its_own_credentials_at_the_end(saved: Snapshot, world: World) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from winlab import files
 from winlab.engine.run import Run
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import host_kubectl, payload
-from winlab.steps.payload import Origin
 from winlab.steps.states import API
 
 ACCESS = ("kubectl", "kubeconfig")  # what this host needs for the cluster, and for nothing else
@@ -42,7 +40,7 @@ def cluster_access(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         return
     if trouble := host_kubectl.trouble(run.folder):
         drift = Drift("folder", "", "kubectl", "as it was obtained", trouble, "linked again", mendable=True)
-        yield Finding(drift, partial(_link_kubectl, run))
+        yield Finding(drift, partial(payload.link_kubectl, run))
     if trouble := _trouble(run):
         joins = run.plan.joins
         action = "run 'winlab join' again" if joins else "read from the first controller again"
@@ -57,14 +55,3 @@ def _trouble(run: Run) -> str:
     except OSError:
         return "missing"
     return "" if mode & 0o077 == 0 else f"open to others ({mode:04o})"
-
-
-def _link_kubectl(run: Run, progress: Progress) -> None:
-    """Link the published kubectl; a kubectl from a checkout was never on the host.
-
-    :raises WinlabError: no source has it.
-    """
-    host_kubectl.drop_damaged(run.folder)
-    path = payload.fetch_kubectl(run.plan.cluster.versions, Origin(), progress)
-    run.folder.make()
-    files.replace_link(run.folder.kubectl, path)

@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from winlab import account, snapshots
-from winlab.adapters import traces
+from winlab import account, files, snapshots
 from winlab.adapters.kube import kubeconfig, reduced
 from winlab.adapters.vm import agent, disks, domains
 from winlab.adapters.vm import snapshots as machines
@@ -20,29 +19,27 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
 from winlab.design.render.topology import topology
-from winlab.design.spec.model import Spec
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step
-from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
+from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
-from winlab.operations.snapshot import compatible, memory
+from winlab.operations.snapshot import compatible, memory, required
+from winlab.operations.snapshot.required import COPYING
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
-from winlab.steps import foundation, fresh
+from winlab.steps import foundation, fresh, payload
 from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
-from winlab.steps.states import ANSWERING, NETWORK, RESTORED
+from winlab.steps.states import ANSWERING, KUBECTL, NETWORK, RESTORED
 from winlab.threads import Threads
 
 SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
-SHOWN = 5  # fields of a spec that differ
-COPYING = "copying"  # a file in the lab's folder: a command is making it from the snapshot that the file names
 
 
 @dataclass(frozen=True)
@@ -106,62 +103,10 @@ def clone(
 def _clone(which: Id, under: Underway, fresh_credentials: bool) -> Copied:
     snapshot, lab = snapshots.read(which), under.folder.lab
     if fresh_credentials:
-        _require_renewable(snapshot)
-    if not under.folder.has(under.folder.path / COPYING) and _exists(under):
-        raise ConflictError(
-            f"There is already a lab '{lab}'.",
-            cure=f"Choose another name; or 'winlab reset {which}' puts the lab itself back."
-            if lab == which.lab
-            else f"Choose another name, or run 'winlab destroy --lab {lab}' first.",
-        )
+        required.require_renewable(snapshot)
+    required.require_free([lab], which.lab, under.site, under.hypervisors)
     plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
     return _Copying(snapshot, plan, under, is_new=True, fresh_credentials=fresh_credentials).run()
-
-
-def _require_renewable(snapshot: Snapshot) -> None:
-    """Check that a copy's machines and its cluster can be given their own credentials.
-
-    :raises ConflictError: they can't.
-    """
-    if not snapshot.memory:
-        raise ConflictError(
-            f"A copy of '{snapshot.id}' can't get its own credentials: it is off.",
-            why="The snapshot has disks alone. Machines get new credentials while they run.",
-            cure="Save the lab while it runs, and copy that; or leave --fresh-credentials out.",
-        )
-    if snapshot.kubeconfig is not None and (snapshot.kubectl is None or not snapshot.kubectl.exists()):
-        raise ConflictError(
-            f"A copy of '{snapshot.id}' can't get its own administrator: the lab's kubectl is missing.",
-            why=f"'{snapshot.kubectl}' does not exist.",
-            cure=f"Run 'winlab repair --lab {snapshot.lab}', save the lab again, and copy that.",
-        )
-
-
-def require_spec(snapshot: Snapshot, spec: Spec) -> None:
-    """Check that a spec is the one that a snapshot's lab was made from.
-
-    :raises ConflictError: it is another one; the fields that differ are named.
-    """
-    had, given = snapshot.spec.model_dump(mode="json"), spec.model_dump(mode="json")
-    if differing := sorted(_differing(had, given)):
-        raise ConflictError(
-            f"The snapshot '{snapshot.id}' was made from another spec.",
-            why=f"Different are: {', '.join(differing[:SHOWN])}.",
-            cure="Leave the spec out: the copy has the snapshot's. Or make the lab without --from.",
-        )
-
-
-def _differing(had: object, given: object, path: str = "") -> Iterator[str]:
-    if isinstance(had, dict) and isinstance(given, dict):
-        for key in had.keys() | given.keys():
-            yield from _differing(had.get(key), given.get(key), f"{path}.{key}" if path else str(key))
-    elif had != given:
-        yield path  # without the values: one may be a product key
-
-
-def _exists(under: Underway) -> bool:
-    lab = under.folder.lab
-    return lab in traces.labs(under.hypervisors, under.site.overlay)
 
 
 def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
@@ -219,6 +164,7 @@ class _Copying:
             self._report_memory()
         if self._is_new:
             folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
+        self._provide_kubectl(folder)
         for machine in under.hypervisors.machines(plan.lab):
             domains.cut_power(under.hypervisors.on(machine).conn, machine)
         self._write_folder(folder)
@@ -269,13 +215,36 @@ class _Copying:
             identity = reduced.own_identity(snapshot.kubeconfig)
             text = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
             folder.write(folder.kubeconfig, text)
-        if snapshot.kubectl is not None and snapshot.kubectl.exists() and not folder.has(folder.kubectl):
-            folder.kubectl.unlink(missing_ok=True)
-            folder.kubectl.symlink_to(snapshot.kubectl)
         if self._fresh:
             fresh.prepare(self._run)
         else:
             fresh.forget(folder)
+
+    def _provide_kubectl(self, folder: LabFolder) -> None:
+        """Give the host the kubectl of the lab that was saved; if it is not here, as after an import, obtain one.
+
+        :raises WinlabError: there is none, and the copy can't get its own administrator without it.
+        """
+        snapshot = self._snapshot
+        if snapshot.kubeconfig is None or folder.has(folder.kubectl):
+            return
+        if snapshot.kubectl is not None and snapshot.kubectl.exists():
+            files.replace_link(folder.kubectl, snapshot.kubectl)
+            return
+
+        def work(progress: Progress) -> None:
+            try:
+                payload.link_kubectl(self._run, progress)
+            except WinlabError as error:
+                if self._fresh:
+                    raise
+                text = (
+                    f"Not waiting until the nodes are Ready: kubectl can't be obtained. {error.what} "
+                    f"'winlab repair --lab {folder.lab}' tries again."
+                )
+                self._under.tell(Note(lab=folder.lab, text=text))
+
+        self._under.one_step(KUBECTL(folder.lab).title, work, usual=60)
 
     def _report_credentials(self, folder: LabFolder) -> None:
         """Report that a copy with its own credentials, which is put back, has those of the snapshot again."""
