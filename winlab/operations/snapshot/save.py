@@ -12,6 +12,7 @@ from winlab import snapshots
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.vm import disks, domains, first_boot
 from winlab.adapters.vm import snapshots as machines
+from winlab.adapters.vm.volumes import flush
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import copied_domain
@@ -75,6 +76,7 @@ class _Saving:
                 drives = {node.name: self._drives(node) for node in held.plan.nodes}
                 under.run(self._steps(held.plan, drives), "snapshot save")
                 made = self._record(held)
+                flush()  # a record must not survive a power cut without its volumes
                 snapshots.write(made)
         return made
 

@@ -17,7 +17,7 @@ from typing import Literal
 from winlab import files, snapshots
 from winlab.adapters.vm import disks, save_image
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
-from winlab.adapters.vm.volumes import StoragePool
+from winlab.adapters.vm.volumes import StoragePool, flush
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import saved_domain
@@ -185,6 +185,8 @@ class _Import:
         """Make the volumes, then the record."""
         for item in items:
             self._bring(item, self.hosts.on(item.node), progress)
+        progress.say("writing everything to the disk")
+        flush()
         snapshots.write(self.snapshot)
 
     def _bring(self, item: _Item, host: Hypervisor, progress: Progress) -> None:

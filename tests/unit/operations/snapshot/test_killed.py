@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -20,7 +21,7 @@ from winlab.errors import ConflictError, GuestError, HostError, UsageError
 from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.lab_snapshots import Snapshots
-from winlab.operations.snapshot import archive, copying, delete, remains, save, transfer
+from winlab.operations.snapshot import archive, copying, delete, remains, required, save, transfer
 from winlab.snapshots import Id
 
 Verb = Callable[[World], object]
@@ -107,7 +108,7 @@ def clones(world: World) -> None:
 
 
 def is_cloned(world: World) -> bool:
-    return world.running("try-1") and not (LabFolder("try-1").path / copying.COPYING).exists()
+    return world.running("try-1") and not (LabFolder("try-1").path / required.COPYING).exists()
 
 
 def resets(world: World) -> None:
@@ -358,3 +359,31 @@ def test_what_can_not_be_removed_is_left_to_the_next_command(worlds: Callable[[]
     saves(world)
     assert world.marks() == []
     assert world.running("lab")
+
+
+@pytest.mark.parametrize("name", ["lab", "other", "no--name"])
+def test_a_lab_is_not_saved_for_copies_whose_names_can_not_be_used(worlds: Callable[[], World], name: str) -> None:
+    world = worlds()
+    world.pool.put("other.node-1.disk.qcow2", b"another lab's")
+    before = dict(world.pool.volumes)
+    with pytest.raises((ConflictError, UsageError)):
+        Snapshots("lab", world.site).clone(["try", name])
+    assert (world.pool.volumes, snapshots.ids(), LabFolder("try").path.exists()) == (before, [], False)
+    assert world.running("lab")
+
+
+@pytest.mark.parametrize("make", [saves, imports])
+def test_a_record_is_written_when_the_disk_has_the_volumes(
+    worlds: Callable[[], World], make: Verb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut, a record without its volumes would be a snapshot that can't be used."""
+    world = worlds()
+    if make is imports:
+        saves(world)
+        exports(world)
+    on_disk: dict[str, bytes] = {}
+    written: list[bool] = []
+    monkeypatch.setattr(os, "sync", lambda: on_disk.update(world.pool.volumes))
+    monkeypatch.setattr(snapshots, "write", lambda _: written.append(on_disk == world.pool.volumes))
+    make(world)
+    assert written == [True]
