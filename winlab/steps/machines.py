@@ -16,7 +16,7 @@ from winlab.events import Progress
 from winlab.steps import screens, systems, volumes
 from winlab.steps.crashed import tell_crash
 from winlab.steps.cut_off import has_disk, is_cut_off
-from winlab.steps.paused import require_writable_disk
+from winlab.steps.paused import await_memory, require_writable_disk
 from winlab.steps.states import DISK, DRIVE_FREE, IMAGE, NETWORK, STARTED
 
 
@@ -58,6 +58,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
     def work(progress: Progress) -> None:
         vnc = run.folder.credentials().nodes[node.name].vnc_password
         require_writable_disk(host, node)
+        await_memory(host, node, progress)
         if domains.find(host.conn, node) is None:
             _forget_serial_log(run, node)
             if node == next((one for one in run.plan.nodes if one.role == "controller"), None):

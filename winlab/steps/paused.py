@@ -1,14 +1,18 @@
-"""Machines that QEMU paused because a disk could not be written."""
+"""Paused machines that can't be resumed yet: a disk could not be written, or libvirt still writes their memory."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from winlab import stopping
 from winlab.adapters.vm import domains
+from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Named
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.errors import HostError
+from winlab.events import Progress
 
+POLL = 0.5  # seconds
 ROOM = 1 << 30  # bytes that must be free: with less, a resumed machine would be paused again at once
 
 
@@ -46,3 +50,17 @@ def require_writable_disk(host: Hypervisor, node: Machine) -> None:
             f"Once {ROOM >> 30} GiB is free, the same command resumes the machine.",
             evidence=evidence,
         )
+
+
+def await_memory(host: Hypervisor, node: Machine, progress: Progress) -> None:
+    """Wait until libvirt is not writing a machine's memory, as it still does after a save that was killed.
+
+    :raises Stopped: the work was asked to stop.
+    """
+    while (job := machines.job(host.conn, node)) is not None:
+        done, total = job
+        text = (
+            f"waiting for libvirt, which is still writing the memory of {node.name}: {done >> 20} of {total >> 20} MiB"
+        )
+        progress.say(text, done / max(1, total))
+        stopping.sleep(POLL)

@@ -14,6 +14,7 @@ import plans
 import pytest
 import runs
 from lxml import etree
+from writing import Writing
 
 from winlab import account
 from winlab.adapters.vm import domains, first_boot
@@ -95,6 +96,16 @@ def test_a_paused_machine_is_resumed(machine: Machine) -> None:
     assert not machine.step.done()
     machine.step.run(Quiet())
     assert machine.step.done()
+
+
+def test_a_machine_whose_memory_libvirt_still_writes_is_resumed_after_that(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.domain.suspend()
+    writing = Writing(monkeypatch, machine.node.domain)
+    machine.step.run(writing)
+    assert machine.step.done()
+    assert len(writing.said) == 3
 
 
 @pytest.mark.parametrize(("free", "resumed"), [(123456, False), (paused.ROOM, True)])

@@ -58,6 +58,22 @@ def end_save(conn: Connection, machine: Named) -> bool:
     return was_paused
 
 
+def job(conn: Connection, machine: Named) -> tuple[int, int] | None:
+    """How many bytes of a domain's memory libvirt has written, and of how many; None if it is not writing them.
+
+    It keeps writing if winlab is killed, and resumes no domain until it has ended. A job that has ended has no type, so
+    one that is complete is still being ended (virDomainObjResetAsyncJob in libvirt's src/conf/domain_job.c).
+    """
+    domain = domains.find(conn, machine)
+    if domain is None:
+        return None
+    try:
+        kind, _, _, total, done, *_ = domain.jobInfo()
+    except libvirt.libvirtError:
+        return None  # it is off, or libvirt does not answer: the next call says so
+    return None if kind == libvirt.VIR_DOMAIN_JOB_NONE else (int(done), int(total))
+
+
 def _snapshot(targets: Iterable[str], overlays: Mapping[str, Path], image: Path) -> str:
     disks = X.disks()
     for target in targets:

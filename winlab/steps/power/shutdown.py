@@ -15,7 +15,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import StalledError, WinlabError
 from winlab.events import Progress
-from winlab.steps.paused import require_writable_disk
+from winlab.steps.paused import await_memory, require_writable_disk
 from winlab.steps.power.subject import Subject
 from winlab.steps.serial import SerialLog
 from winlab.steps.states import STOPPED
@@ -59,6 +59,7 @@ def shut_down(subject: Subject, progress: Progress) -> None:
         return
     if subject.state in domains.PAUSED:
         require_writable_disk(subject.host, subject)
+        await_memory(subject.host, subject, progress)
         domains.resume(subject.host.conn, subject)
     _Shutdown(subject, progress).run()
 

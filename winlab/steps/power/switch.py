@@ -11,7 +11,7 @@ from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Progress
 from winlab.steps.crashed import tell_crash
-from winlab.steps.paused import require_writable_disk
+from winlab.steps.paused import await_memory, require_writable_disk
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import STARTED, SUSPENDED
 
@@ -23,6 +23,7 @@ def start(subject: Subject, after: Iterable[State] = ()) -> Step:
         state = subject.state
         if state in domains.PAUSED:
             require_writable_disk(subject.host, subject)
+            await_memory(subject.host, subject, progress)
         tell_crash(subject.host.conn, subject, progress)
         progress.say(f"{subject.name} is {state}")
         subject.since, subject.booted = time.time(), state in (*domains.OFF, domains.CRASHED)

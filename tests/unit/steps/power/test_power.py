@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from lab_fakes import Api
 from switched import NOW, Guest, Played, lab
+from writing import Writing
 
+from winlab import stopping
 from winlab.adapters.kube import expiry
 from winlab.adapters.vm import domains
 from winlab.design.plan.tags import Tag
+from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, HostError, StalledError
 from winlab.events import Quiet
 from winlab.steps import paused
 from winlab.steps.power import answer, clock, ready, shutdown, switch
+from winlab.steps.power.subject import Subject
 
 LINUX, WINDOWS = "controller-1", "node-1"
 
@@ -98,6 +103,32 @@ def test_a_full_disk_is_named_before_anything_is_resumed(played: Played, monkeyp
     played.pool.free_bytes = paused.ROOM
     switch.start(played.subject(LINUX)).run(Quiet())
     assert played.subject(LINUX).state == "running"
+
+
+@pytest.mark.parametrize(("verb", "after"), [(switch.start, "running"), (shutdown.step, "off")])
+def test_a_machine_whose_memory_is_still_being_written_is_waited_for(
+    played: Played, monkeypatch: pytest.MonkeyPatch, verb: Callable[[Subject], Step], after: str
+) -> None:
+    """A 'snapshot save' was killed; libvirt was not."""
+    played.domain(LINUX).suspend()
+    writing = Writing(monkeypatch, f"winlab-lab.{LINUX}")
+    verb(played.subject(LINUX)).run(writing)
+    assert played.subject(LINUX).state == after
+    assert writing.said == [
+        f"waiting for libvirt, which is still writing the memory of {LINUX}: {done} of 512 MiB, {part}%"
+        for done, part in ((212, 41), (312, 61), (412, 80))
+    ]
+
+
+def test_waiting_for_libvirt_ends_as_soon_as_the_user_interrupts(
+    played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played.domain(LINUX).suspend()
+    writing, stop = Writing(monkeypatch, f"winlab-lab.{LINUX}", left=1 << 30), threading.Event()
+    monkeypatch.setattr(writing, "say", lambda *_: stop.set())
+    with stopping.by(stop), pytest.raises(stopping.Stopped):
+        switch.start(played.subject(LINUX)).run(writing)
+    assert played.subject(LINUX).state == "suspended"
 
 
 def test_only_running_machines_are_suspended(played: Played) -> None:
