@@ -16,7 +16,7 @@ from winlab.design.spec.model import Spec
 from winlab.events import Listener, Told, ignore
 from winlab.operations import carry_out, consent, export_iso, images, prune
 from winlab.operations.export_iso import Alone, Export
-from winlab.operations.prune import Pruned
+from winlab.operations.prune import Kept, Pruned
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 from winlab.supply.artifacts.bundle import file as bundles
@@ -144,7 +144,7 @@ class Supplies:
 
         :param which: as for :meth:`image`.
         :returns: how many bytes of the cache were freed; and why the pool was not checked, if it was not.
-        :raises ConflictError: labs are based on it, or another winlab is using it; it is not removed.
+        :raises ConflictError: labs or snapshots are based on it, or another winlab is using it; it is not removed.
         """
         return prune.remove(library.find(which), self.site)
 
@@ -169,12 +169,17 @@ class Supplies:
 
     @at_site
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:
-        """Remove cached images that no recipe needs any more, and base volumes that no lab uses.
+        """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses.
 
         :param dry_run: remove nothing.
         :returns: what was removed, or would be.
         """
         return prune.prune_all(self.recipes(), self.site, dry_run=dry_run)
+
+    @at_site
+    def kept_for_snapshots(self) -> list[Kept]:
+        """The base volumes that :meth:`prune` leaves only because snapshots use them."""
+        return prune.kept_for_snapshots(self.site)
 
     # -- Windows installation media
 

@@ -241,19 +241,24 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Remove cached images that no recipe needs any more, and base volumes that no lab uses."""
+    """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses."""
     from winlab import Supplies
 
     removed = Supplies().prune(dry_run=dry_run)
+    kept = Supplies().kept_for_snapshots()
     freed = sum(one.size for one in removed)
     if output is Output.JSON:
         rows = [{"place": one.place, "name": one.name, "bytes": one.size} for one in removed]
-        current().result = {"freed_bytes": freed, "removed": rows, "dry_run": dry_run}
-    elif not removed:
+        left = [{"name": one.name, "bytes": one.size, "snapshots": list(one.snapshots)} for one in kept]
+        current().result = {"freed_bytes": freed, "removed": rows, "kept_for_snapshots": left, "dry_run": dry_run}
+        return
+    if not removed:
         say("There is nothing to remove.")
     else:
         print_table(["WHERE", "NAME", "SIZE"], [[one.place, one.name, _mib(one.size)] for one in removed])
         say(f"{_mib(freed)} {'would be' if dry_run else 'are'} free again.")
+    for one in kept:
+        say(f"Kept for snapshots: {one.name}, {_mib(one.size)}, for {', '.join(one.snapshots)}.")
 
 
 def _mib(size: int) -> str:

@@ -1,18 +1,18 @@
-"""Images as a whole: the cache and the base volumes in the pool."""
+"""Images as a whole: the cache and the base volumes in the pool, and what still needs these."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
-from winlab.design.plan import golden
+from winlab.design.plan import golden, volume_names
 from winlab.errors import ConflictError, HostError
 from winlab.site import Site
 from winlab.supply.images import cache, library
@@ -30,12 +30,21 @@ class Pruned:
     size: int
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A base volume that no lab uses any more, but snapshots: its size in bytes, and theirs as ``LAB@NAME``."""
+
+    name: str
+    size: int
+    snapshots: tuple[str, ...]
+
+
 def prune_all(recipes: Iterable[Recipe], site: Site, *, dry_run: bool = False) -> list[Pruned]:
     """Remove what is no longer needed.
 
     This removes cached images that belong to none of *recipes*, and golden images except the newest of each recipe. It
-    also removes base volumes that no volume is based on and that no machine has in a drive or waits for. Images whose
-    builder is not installed stay: it is unknown whether they still match their recipe.
+    also removes base volumes that no volume is based on, also none of a snapshot, and that no machine has in a drive or
+    waits for. Images whose builder is not installed stay: it is unknown whether they still match their recipe.
 
     :param dry_run: remove nothing. What interrupted downloads and builds left is not listed then.
     :returns: what was removed, or would be.
@@ -76,6 +85,20 @@ def prune_all(recipes: Iterable[Recipe], site: Site, *, dry_run: bool = False) -
     return removed
 
 
+def kept_for_snapshots(site: Site) -> list[Kept]:
+    """The base volumes that would be removed if there were no snapshots."""
+    found: list[Kept] = []
+    with suppress(HostError), site.storage() as hosts:  # a host without libvirt has none
+        for host in hosts:
+            host.pool.refresh()
+            inserted = domains.files(host.conn)
+            for name in host.pool.names("base-"):
+                users = _users(host.pool, name)
+                if users.snapshots and not users.labs and str(host.pool.path(name)) not in inserted:
+                    found.append(Kept(name, host.pool.allocation(name), users.snapshots))
+    return found
+
+
 def remove(item: Item, site: Site) -> tuple[int, str]:
     """Remove an image from the cache; a golden image first from the pool, where create would find it.
 
@@ -98,21 +121,42 @@ def _remove_base(pool: StoragePool, name: str) -> None:
     if not pool.exists(name):
         return
     path = str(pool.path(name))
-    _refuse_used(pool, path)
+    _refuse_used(pool, name)
     if not pool.is_complete(name) and not pool.is_abandoned(name):
         raise ConflictError("Another winlab is uploading this image.", cure="Wait until it ends, or interrupt it.")
     if not pool.retire(name, lambda: path in _standing(pool)):
-        _refuse_used(pool, path)
+        _refuse_used(pool, name)
 
 
-def _refuse_used(pool: StoragePool, path: str) -> None:
-    labs = sorted({above.split(".")[0] for above in _standing(pool).get(path, ())})
-    if labs:
+def _refuse_used(pool: StoragePool, name: str) -> None:
+    labs, snapshots = _users(pool, name)
+    if labs or snapshots:
+        ways = [f"'winlab destroy --lab {lab}'" for lab in labs] + [
+            f"'winlab snapshot delete {one}'" for one in snapshots
+        ]
         raise ConflictError(
-            "Labs are based on this golden image.",
-            why=f"They are: {', '.join(labs)}.",
-            cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
+            "Labs or snapshots are based on this golden image.",
+            why=f"They are: {', '.join([*labs, *snapshots])}.",
+            cure=f"Remove them first: {', '.join(ways)}.",
         )
+
+
+class _Users(NamedTuple):
+    """What needs a base volume: labs by name, snapshots as ``LAB@NAME``."""
+
+    labs: tuple[str, ...]
+    snapshots: tuple[str, ...]
+
+
+def _users(pool: StoragePool, name: str) -> _Users:
+    """What is based on a base volume. Of a frozen disk, that is what is based on it, not the lab that it was of."""
+    above, todo, tops = _standing(pool), [name], list[str]()
+    while todo:
+        for one in above.get(str(pool.path(todo.pop())), ()):
+            (todo if str(pool.path(one)) in above else tops).append(one)
+    snapshots = {one: "@".join(which) for one in tops if (which := volume_names.snapshot_of(one))}
+    labs = {one.split(".")[0] for one in tops if one not in snapshots}
+    return _Users(tuple(sorted(labs)), tuple(sorted(set(snapshots.values()))))
 
 
 def _one_waits(conn: Connection) -> bool:

@@ -63,5 +63,5 @@ def refuse_other_content(pool: StoragePool, volume: str, local: Path) -> None:
         raise ConflictError(
             f"The base volume '{volume}' in the pool is not the image that is locked.",
             why="It was uploaded from another build of the same recipe.",
-            cure="Destroy the labs that are based on it, run 'winlab image prune', and then the same command.",
+            cure="Remove the labs and snapshots that are based on it, run 'winlab image prune', then the same command.",
         )

@@ -14,6 +14,7 @@ from sites import FakeSite, hypervisor
 from winlab import Supplies
 from winlab.adapters.vm import domains
 from winlab.design.catalog.recipes import Build, Recipe
+from winlab.errors import ConflictError
 from winlab.events import Quiet
 from winlab.operations import prune
 from winlab.site import Site
@@ -48,6 +49,13 @@ class Pool:
             "base-windows-2022-bb.qcow2.complete": 1,
             "lab.controller-1.disk.qcow2": 1 << 20,
         }
+        self.more: dict[str, Path] = {}
+
+    def save(self, base: str) -> None:
+        """Save the lab 'gone', whose machine is based on a volume, and destroy it."""
+        frozen = "gone.node-1.disk.qcow2"
+        self.volumes |= {frozen: 1 << 20, "gone@ready.node-1.disk.qcow2": 1}
+        self.more = {frozen: self.path(base), "gone@ready.node-1.disk.qcow2": self.path(frozen)}
 
     def refresh(self) -> None: ...
 
@@ -61,7 +69,7 @@ class Pool:
         return Path("/pool") / name
 
     def backings(self) -> dict[str, Path]:
-        return {"lab.controller-1.disk.qcow2": self.path("base-debian-13-aa.qcow2")}
+        return {"lab.controller-1.disk.qcow2": self.path("base-debian-13-aa.qcow2"), **self.more}
 
     def is_complete(self, name: str) -> bool:
         return True
@@ -111,10 +119,39 @@ def test_everything_is_named_with_its_size_and_a_dry_run_removes_nothing(pool: P
     assert prune.prune_all([], site) == []
 
 
+def test_what_a_snapshot_needs_stays_and_is_listed_with_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    site, base = FakeSite(hypervisor(pool=pool)), "base-windows-2022-bb.qcow2"
+    assert prune.kept_for_snapshots(site) == []
+    pool.save(base)
+    before = dict(pool.volumes)
+    assert prune.prune_all([], site) == []
+    assert pool.volumes == before
+    kept = prune.kept_for_snapshots(site)
+    assert kept == [prune.Kept(base, 101 << 20, ("gone@ready",))]
+    monkeypatch.setattr(Supplies, "prune", lambda *_, **__: [])
+    monkeypatch.setattr(Supplies, "kept_for_snapshots", lambda _: kept)
+    text = "There is nothing to remove.\nKept for snapshots: base-windows-2022-bb.qcow2, 101 MiB, for gone@ready.\n"
+    assert ran("image", "prune").stdout == text
+    shown = json.loads(ran("image", "prune", "--output", "json").stdout)
+    assert shown["kept_for_snapshots"] == [{"name": base, "bytes": 101 << 20, "snapshots": ["gone@ready"]}]
+    pool.more["try.node-1.disk.qcow2"] = pool.path("gone.node-1.disk.qcow2")  # a copy, which 'winlab list' shows
+    assert prune.kept_for_snapshots(site) == []
+
+
+def test_a_golden_image_that_a_snapshot_needs_is_refused_with_its_name(pool: Pool) -> None:
+    pool.save("base-windows-2022-bb.qcow2")
+    pool.more["try.node-1.disk.qcow2"] = pool.path("gone.node-1.disk.qcow2")
+    with pytest.raises(ConflictError) as caught:
+        prune._remove_base(pool, "base-windows-2022-bb.qcow2")  # type: ignore[arg-type]
+    assert caught.value.why == "They are: try, gone@ready."
+    assert "'winlab destroy --lab try', 'winlab snapshot delete gone@ready'" in caught.value.cure
+
+
 @pytest.mark.parametrize("words", [(), ("--dry-run",)])
 def test_the_command_lists_what_it_removes(monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]) -> None:
     removed = [prune.Pruned("pool", "base-windows-2022-bb.qcow2", 101 << 20)]
     asked: list[Any] = []
+    monkeypatch.setattr(Supplies, "kept_for_snapshots", lambda _: [])
     monkeypatch.setattr(Supplies, "prune", lambda _, dry_run: asked.append(dry_run) or removed)
     done = ran("image", "prune", *words)
     assert asked == [bool(words)]
@@ -123,6 +160,6 @@ def test_the_command_lists_what_it_removes(monkeypatch: pytest.MonkeyPatch, word
     assert done.stdout.endswith(f"101 MiB {'would be' if words else 'are'} free again.\n")
     shown = json.loads(ran("image", "prune", *words, "--output", "json").stdout)
     row = {"place": "pool", "name": "base-windows-2022-bb.qcow2", "bytes": 101 << 20}
-    assert shown == {"freed_bytes": 101 << 20, "removed": [row], "dry_run": bool(words)}
+    assert shown == {"freed_bytes": 101 << 20, "removed": [row], "kept_for_snapshots": [], "dry_run": bool(words)}
     removed.clear()
     assert ran("image", "prune", *words).stdout == "There is nothing to remove.\n"

@@ -23,7 +23,7 @@ from winlab.adapters.vm.domains import Named, get
 FLAGS = libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_ATOMIC | libvirt.VIR_DOMAIN_SNAPSHOT_CREATE_NO_METADATA
 POLL = 0.5  # seconds
 DOCTOR = "Run the same command again; 'winlab doctor' says whether the host is ready for copies."
-FULL = "Free some space: 'winlab prune' and 'winlab snapshot delete' help. The lab was not changed."
+FULL = "Free some space: 'winlab image prune' and 'winlab snapshot delete' help. The lab was not changed."
 
 
 def save(conn: Connection, machine: Named, image: Path, overlays: Mapping[str, Path]) -> None:

@@ -156,8 +156,8 @@ class _Saving:
                 raise HostError(
                     f"The lab '{self.which.lab}' can't be saved: the pool has {free >> 20} MiB free.",
                     why=f"Its machines have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
-                    cure="Free some space: 'winlab prune' removes what no lab needs, 'winlab snapshot list' shows what "
-                    "snapshots take.",
+                    cure="Free some space: 'winlab image prune' removes what nothing needs; 'winlab snapshot list' "
+                    "shows what snapshots take.",
                 )
 
     def _drives(self, node: NodePlan) -> dict[str, Drive]:

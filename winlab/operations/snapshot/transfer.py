@@ -139,7 +139,7 @@ def _require_space(pool: StoragePool, need: int, what: str) -> None:
         raise HostError(
             f"There is not enough space for {what}.",
             why=f"The pool has {free >> 20} MiB free, and {need >> 20} MiB are needed.",
-            cure="Free some space: 'winlab prune' removes what no lab needs, 'winlab snapshot delete' a snapshot.",
+            cure="Free some space: 'winlab image prune' and 'winlab snapshot delete' help.",
         )
 
 
