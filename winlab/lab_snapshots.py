@@ -162,11 +162,12 @@ class Snapshots:
         :raises UsageError: a name can't be a lab's. Nothing was touched.
         :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or the copies
             can't get their own credentials.
+        :raises HostError: there is not enough memory for all of them.
         """
+        with self.site.storage() as hosts:
+            required.require_free(labs, self._lab, self.site, hosts)
         if name is None:
             self._require_owner()
-            with self.site.storage() as hosts:
-                required.require_free(labs, self._lab, self.site, hosts)
             which = Id(self._lab, self._free_name("clone-"))
             save.save(which, self.site, listener, automatic=True)
         else:
@@ -175,12 +176,19 @@ class Snapshots:
 
     @at_site
     def create_from(
-        self, name: str, spec: Spec | None = None, *, listener: Listener = ignore, stop: Stop = None
+        self,
+        name: str,
+        spec: Spec | None = None,
+        *,
+        fresh_credentials: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Copied:
         """Make this lab from a snapshot, as :meth:`clone` of the snapshot's lab does.
 
         :param name: the snapshot, usually LAB@NAME.
         :param spec: if given, it must be the one that the snapshot's lab was made from.
+        :param fresh_credentials: as for :meth:`clone`.
         :raises NotFoundError: there is no such snapshot. Nothing was touched.
         :raises ConflictError: the lab exists, the spec is another one, or the memory can't be restored here.
         """
@@ -188,5 +196,5 @@ class Snapshots:
         which = self._id(name)
         if spec is not None:
             required.require_spec(snapshots.read(which), spec)
-        (made,) = copying.clone(which, [self._lab], self.site, listener)
+        (made,) = copying.clone(which, [self._lab], self.site, listener, fresh_credentials=fresh_credentials)
         return made

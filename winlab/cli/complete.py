@@ -74,12 +74,25 @@ def complete_faults(ctx: typer.Context) -> list[str]:
     return [*faults, *complete_nodes(ctx)]
 
 
-def complete_snapshots() -> list[str]:
-    """Snapshots, as LAB@NAME."""
+def complete_snapshots(ctx: typer.Context) -> list[str]:
+    """Snapshots: as NAME those of the lab that the command line names so far, as LAB@NAME all."""
+    from winlab import snapshots
+    from winlab.errors import WinlabError
+
+    lab = ctx.params.get("lab") or settings.DEFAULT_LAB
+    try:
+        found = snapshots.ids()
+    except WinlabError:
+        return []
+    return [*(one.name for one in found if one.lab == lab), *map(str, found)]
+
+
+def complete_origins() -> list[str]:
+    """What can be copied: snapshots as LAB@NAME, and labs."""
     from winlab import snapshots
     from winlab.errors import WinlabError
 
     try:
-        return [str(one) for one in snapshots.ids()]
+        return [*map(str, snapshots.ids()), *complete_labs()]
     except WinlabError:
-        return []
+        return complete_labs()

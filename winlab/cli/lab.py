@@ -16,9 +16,9 @@ from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.session import Format, LabName, current
-from winlab.cli.snapshot import show_copied
+from winlab.cli.snapshot import FreshCredentials, show_copied
 from winlab.cli.work import plan_of
-from winlab.errors import ExitCode
+from winlab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from winlab import Lab
@@ -55,6 +55,7 @@ def create(
             show_default=False,
         ),
     ] = None,
+    fresh_credentials: FreshCredentials = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -64,10 +65,24 @@ def create(
 
     own = Lab(lab, anyone=anyone)
     if copy_of is not None:
+        if locked or until is not Until.CLUSTER:
+            raise UsageError(
+                f"'{'--locked' if locked else '--until guests'}' can't be used with --from.",
+                why="A copy is as the lab was when it was saved.",
+                cure="Leave it out.",
+            )
         with current().shown(output) as tell:
-            done = own.snapshots.create_from(copy_of, None if wanted == SPEC else wanted.load(), listener=tell)
+            done = own.snapshots.create_from(
+                copy_of, None if wanted == SPEC else wanted.load(), fresh_credentials=fresh_credentials, listener=tell
+            )
         show_copied([done], output)
         return
+    if fresh_credentials:
+        raise UsageError(
+            "'--fresh-credentials' can't be used without --from.",
+            why="A lab that is made from a spec has its own credentials anyway.",
+            cure="Leave it out.",
+        )
     made = plan_of(own, wanted.load())
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None

@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import Anyone, Output, print_table, say
-from winlab.cli.complete import complete_labs, complete_snapshots
+from winlab.cli.complete import complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import Format, LabName, checked_lab, current
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ NameOrNewest = Annotated[
         autocompletion=complete_snapshots,
         metavar="[SNAPSHOT]",
         show_default=False,
+    ),
+]
+
+FreshCredentials = Annotated[
+    bool,
+    typer.Option(
+        "--fresh-credentials",
+        help="Give each copy its own passwords, keys and administrator; it refuses the lab's.",
     ),
 ]
 
@@ -215,7 +223,7 @@ def clone(
         str,
         typer.Argument(
             help="What is copied: LAB@SNAPSHOT; or LAB, which is saved for it.",
-            autocompletion=complete_snapshots,
+            autocompletion=complete_origins,
             metavar="LAB[@SNAPSHOT]",
         ),
     ],
@@ -224,13 +232,7 @@ def clone(
         int | None,
         typer.Option("--count", help="Make so many copies: NEW-1, NEW-2 and so on.", min=1, max=64, show_default=False),
     ] = None,
-    fresh_credentials: Annotated[
-        bool,
-        typer.Option(
-            "--fresh-credentials",
-            help="Give each copy its own passwords, keys and administrator; it refuses the lab's.",
-        ),
-    ] = False,
+    fresh_credentials: FreshCredentials = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make running copies of a lab beside it."""
@@ -273,6 +275,8 @@ def _as_json(row: Listed) -> dict[str, Any]:
     if record is not None:
         made |= {
             "made": record.made.isoformat(),
+            "made_by": record.made_by,
+            "needs": record.emulator.model_dump(mode="json"),
             "memory": record.memory,
             "paused": record.paused,
             "automatic": record.automatic,

@@ -28,22 +28,26 @@ def require_for(
     hosts: Hypervisors,
     amendment: Amendment = Amendment(),  # noqa: B008 - frozen
     share: float = 1.0,
+    copies: int = 1,
 ) -> None:
     """Check that the plan's machines that are not yet started can be started.
 
     :param amendment: what changes in an existing lab: machines that are restarted or removed.
     :param share: how much of their memory the machines take: copies share what they don't change.
+    :param copies: how many labs like this one are made at the same time.
     :raises HostError: there is not enough memory.
     """
     for host in hosts:
         nodes = [node for node in plan.nodes if node.hypervisor == host.name]
         started = {machine.uuid for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
         changed = [node for node in amendment.restarted if node in nodes]
-        needed = int(share * sum(node.memory_mib for node in nodes if node.uuid not in started))
+        needed = int(copies * share * sum(node.memory_mib for node in nodes if node.uuid not in started))
         needed += sum(node.memory_mib for node in changed) - _taken(host, changed, started)
         freed = _taken(host, [one for name, one in amendment.removed.items() if name not in amendment.rebuilt], started)
         cure = "Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=..."
-        _require(host, "The lab needs", needed, freed, cure)
+        if copies > 1:
+            cure = "Stop other labs or programs, or make fewer copies."
+        _require(host, "The lab needs" if copies == 1 else f"{copies} copies need", needed, freed, cure)
 
 
 def _taken(host: Hypervisor, machines: Iterable[Placed], started: Collection[str]) -> int:

@@ -13,7 +13,7 @@ from winlab.adapters.kube import kubeconfig, reduced
 from winlab.adapters.vm import agent, disks, domains
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import addresses, copied, tags
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
@@ -87,11 +87,14 @@ def clone(
     :raises NotFoundError: there is no such snapshot. Nothing was touched.
     :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or a copy can't get
         its own credentials.
+    :raises HostError: there is not enough memory for all of them. Nothing was touched.
     """
 
     def make(lab: str) -> Copied:
         return carry_out(Job(lab, lambda under: _clone(which, under, fresh_credentials), storage=True), site, tell)
 
+    with site.storage() as hosts:
+        _require_room(snapshots.read(which), [lab for lab in labs if not hosts.machines(lab)], hosts)
     with Threads(len(labs)) as pool:
         made = [pool.submit(make, lab) for lab in labs]
     for lab, one in zip(labs, made, strict=True):
@@ -139,6 +142,20 @@ def _unshared(snapshot: Snapshot) -> str:
     return memory_hook.trouble()
 
 
+def _require_room(snapshot: Snapshot, labs: Sequence[str], hosts: Hypervisors) -> None:
+    """Check that there is memory for new copies, all together: each of them alone sees the others' as free.
+
+    :raises HostError: there is not.
+    """
+    if labs and snapshot.memory:
+        plan = snapshot.plan.model_copy(update={"lab": labs[0]})
+        room.require_for(plan, hosts, share=_share(snapshot), copies=len(labs))
+
+
+def _share(snapshot: Snapshot) -> float:
+    return 1.0 if _unshared(snapshot) else SHARE
+
+
 class _Copying:
     """A lab that is being made from a snapshot."""
 
@@ -160,7 +177,7 @@ class _Copying:
         compatible.require(self._snapshot, under.hypervisors)
         definitions = {node.name: self._definition(node) for node in plan.nodes}
         if self._snapshot.memory:
-            room.require_for(plan, under.hypervisors, share=1.0 if self._unshared else SHARE)
+            room.require_for(plan, under.hypervisors, share=_share(self._snapshot))
             self._report_memory()
         if self._is_new:
             folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")

@@ -73,14 +73,12 @@ def one(which: Id, site: Site) -> Listed:
 
 
 def newest(lab: str) -> Id:
-    """The newest snapshot of a lab.
+    """The newest snapshot of a lab that a user saved: those that ``winlab clone`` made are of no use but for copies.
 
     :raises NotFoundError: it has none.
     """
-    found: list[Snapshot] = []
-    for which in snapshots.ids():
-        if which.lab == lab:
-            found.append(snapshots.read(which))
+    every = [snapshots.read(which) for which in snapshots.ids() if which.lab == lab]
+    found = [one for one in every if not one.automatic]
     if not found:
         raise NotFoundError(
             f"The lab '{lab}' has no snapshot.",

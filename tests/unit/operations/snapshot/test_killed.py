@@ -17,10 +17,12 @@ from saved import ID
 
 from winlab import snapshots
 from winlab.adapters import traces
-from winlab.errors import ConflictError, GuestError, HostError, UsageError
+from winlab.design.plan.model import Plan
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.lab_snapshots import Snapshots
+from winlab.operations import room
 from winlab.operations.snapshot import archive, copying, delete, remains, required, save, transfer
 from winlab.snapshots import Id
 
@@ -361,15 +363,49 @@ def test_what_can_not_be_removed_is_left_to_the_next_command(worlds: Callable[[]
     assert world.running("lab")
 
 
+@pytest.mark.parametrize("snapshot", [None, "ready"])
 @pytest.mark.parametrize("name", ["lab", "other", "no--name"])
-def test_a_lab_is_not_saved_for_copies_whose_names_can_not_be_used(worlds: Callable[[], World], name: str) -> None:
+def test_nothing_is_saved_or_copied_if_a_copy_can_not_have_its_name(
+    worlds: Callable[[], World], name: str, snapshot: str | None
+) -> None:
     world = worlds()
     world.pool.put("other.node-1.disk.qcow2", b"another lab's")
+    saves(world)
     before = dict(world.pool.volumes)
     with pytest.raises((ConflictError, UsageError)):
-        Snapshots("lab", world.site).clone(["try", name])
-    assert (world.pool.volumes, snapshots.ids(), LabFolder("try").path.exists()) == (before, [], False)
+        Snapshots("lab", world.site).clone(["try", name], snapshot)
+    assert (world.pool.volumes, snapshots.ids(), LabFolder("try").path.exists()) == (before, [ID], False)
     assert world.running("lab")
+
+
+def test_copies_made_together_need_memory_for_all_of_them(
+    worlds: Callable[[], World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = worlds()
+    saves(world)
+    asked: list[tuple[str, float]] = []
+
+    def require(plan: Plan, _hosts: object, share: float = 1.0, copies: int = 1) -> None:
+        asked.append((plan.lab, copies))
+        if copies > 1:
+            raise HostError("There is not enough memory.")
+
+    monkeypatch.setattr(room, "require_for", require)
+    with pytest.raises(HostError):
+        clones(world)
+    assert (asked, LabFolder("try-1").path.exists()) == ([("try-1", 2)], False)
+
+
+def test_a_reset_without_a_name_takes_what_the_user_saved_last(worlds: Callable[[], World]) -> None:
+    """Not what 'clone' saved for its copies."""
+    world = worlds()
+    own = Snapshots("lab", world.site)
+    own.clone(["try"])
+    with pytest.raises(NotFoundError, match="has no snapshot"):
+        own.reset()
+    saves(world)
+    own.clone(["again"])
+    assert own.reset().snapshot == ID
 
 
 @pytest.mark.parametrize("make", [saves, imports])
