@@ -1,0 +1,72 @@
+"""The commands of snapshots: what is passed on, what is refused, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import saved
+from commands import ran
+from pools import MemoryPool
+
+from winlab.lab_snapshots import Copied, Listed, Snapshots
+from winlab.snapshots import Id
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the command has made from snapshots."""
+    rows: list[dict[str, Any]] = []
+
+    def create_from(own: Snapshots, name: str, spec: object, **named: Any) -> Copied:
+        rows.append({"name": name, "spec": spec, "fresh": named["fresh_credentials"]})
+        return Copied(own._lab, Id("lab", "ready"), 0.7, 2.5, shared=True, fresh_credentials=named["fresh_credentials"])
+
+    monkeypatch.setattr(Snapshots, "create_from", create_from)
+    return rows
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_create_from_a_snapshot_is_a_clone(made: list[dict[str, Any]], fresh: bool) -> None:
+    done = ran("create", "--from", "lab@ready", "--lab", "try", *(["--fresh-credentials"] if fresh else []))
+    assert made == [{"name": "lab@ready", "spec": None, "fresh": fresh}]
+    assert "The lab 'try' is as in 'lab@ready': it ran after 0.7 s, and is Ready after 2.5 s." in done.stdout
+    assert ("It has its own credentials." in done.stdout) is fresh
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--from", "lab@ready", "--locked"), "'--locked' can't be used with --from"),
+        (("--from", "lab@ready", "--until", "guests"), "'--until guests' can't be used with --from"),
+        (("--fresh-credentials",), "'--fresh-credentials' can't be used without --from"),
+    ],
+)
+def test_flags_without_a_use_are_refused(made: list[dict[str, Any]], words: tuple[str, ...], why: str) -> None:
+    done = ran("create", "--lab", "try", *words)
+    assert (done.exit_code, made) == (2, [])
+    assert why in done.stderr
+
+
+def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
+    row = Listed(Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",))
+    monkeypatch.setattr(Snapshots, "show", lambda *_: row)
+    assert json.loads(ran("snapshot", "show", "ready", "--output", "json").stdout) == {
+        "snapshot": "lab@ready",
+        "lab": "lab",
+        "name": "ready",
+        "problem": "",
+        "disk_bytes": 3 << 20,
+        "memory_bytes": 1 << 20,
+        "labs": ["try"],
+        "made": "2026-11-27T12:00:00+00:00",
+        "made_by": "0.1",
+        "needs": {"accelerator": "tcg", "version": "7.2.22", "cpu": ""},
+        "memory": True,
+        "paused": 4.2,
+        "automatic": False,
+        "nodes": ["controller-1", "node-1"],
+    }
