@@ -19,6 +19,7 @@ from winlab.operations.snapshot.copying import Copied
 from winlab.operations.snapshot.listing import Listed
 from winlab.site import Site, at_site
 from winlab.snapshots import Id, Snapshot
+from winlab.steps.payload import ANYWHERE, Origin
 from winlab.stopping import Stop
 
 __all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots", "import_snapshot"]
@@ -181,6 +182,7 @@ class Snapshots:
         spec: Spec | None = None,
         *,
         fresh_credentials: bool = False,
+        origin: Origin | None = None,
         listener: Listener = ignore,
         stop: Stop = None,
     ) -> Copied:
@@ -189,6 +191,7 @@ class Snapshots:
         :param name: the snapshot, usually LAB@NAME.
         :param spec: if given, it must be the one that the snapshot's lab was made from.
         :param fresh_credentials: as for :meth:`clone`.
+        :param origin: where kubectl comes from, if this host does not have it.
         :raises NotFoundError: there is no such snapshot. Nothing was touched.
         :raises ConflictError: the lab exists, the spec is another one, or the memory can't be restored here.
         """
@@ -196,5 +199,7 @@ class Snapshots:
         which = self._id(name)
         if spec is not None:
             required.require_spec(snapshots.read(which), spec)
-        (made,) = copying.clone(which, [self._lab], self.site, listener, fresh_credentials=fresh_credentials)
+        (made,) = copying.clone(
+            which, [self._lab], self.site, listener, fresh_credentials=fresh_credentials, origin=origin or ANYWHERE
+        )
         return made

@@ -65,15 +65,24 @@ def create(
 
     own = Lab(lab, anyone=anyone)
     if copy_of is not None:
-        if locked or until is not Until.CLUSTER:
+        unused = {
+            "--locked": locked,
+            "--until guests": until is not Until.CLUSTER,
+            "programs of your own": sources.origin.own,
+        }
+        if given := [flag for flag, is_given in unused.items() if is_given]:
             raise UsageError(
-                f"'{'--locked' if locked else '--until guests'}' can't be used with --from.",
+                f"These can't be used with --from: {', '.join(given)}.",
                 why="A copy is as the lab was when it was saved.",
-                cure="Leave it out.",
+                cure="Leave them out.",
             )
         with current().shown(output) as tell:
             done = own.snapshots.create_from(
-                copy_of, None if wanted == SPEC else wanted.load(), fresh_credentials=fresh_credentials, listener=tell
+                copy_of,
+                None if wanted == SPEC else wanted.load(),
+                fresh_credentials=fresh_credentials,
+                origin=sources.origin,
+                listener=tell,
             )
         show_copied([done], output)
         return

@@ -133,6 +133,9 @@ class Origin:
     own: tuple[tuple[str, Path], ...] = ()  # the user's own programs: (kubelet, PATH), for the file's system
 
 
+ANYWHERE = Origin()
+
+
 def _may_run(source: Source, alternatives: list[Program]) -> Program:
     """The one of *alternatives* that this host may run.
 
@@ -308,13 +311,13 @@ def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progre
     return program.path
 
 
-def link_kubectl(run: Run, progress: Progress) -> None:
+def link_kubectl(run: Run, progress: Progress, origin: Origin = ANYWHERE) -> None:
     """Give the host its kubectl for a lab that exists: the published one, also if the lab's is from a checkout.
 
     :raises WinlabError: no source has it, or it can't be linked.
     """
     host_kubectl.drop_damaged(run.folder)
-    path = fetch_kubectl(run.plan.cluster.versions, Origin(), progress)
+    path = fetch_kubectl(run.plan.cluster.versions, origin, progress)
     run.folder.make()
     files.replace_link(run.folder.kubectl, path)
 

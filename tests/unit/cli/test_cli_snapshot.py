@@ -21,7 +21,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def create_from(own: Snapshots, name: str, spec: object, **named: Any) -> Copied:
-        rows.append({"name": name, "spec": spec, "fresh": named["fresh_credentials"]})
+        rows.append({"name": name, "spec": spec, "fresh": named["fresh_credentials"], "mirror": named["origin"].mirror})
         return Copied(own._lab, Id("lab", "ready"), 0.7, 2.5, shared=True, fresh_credentials=named["fresh_credentials"])
 
     monkeypatch.setattr(Snapshots, "create_from", create_from)
@@ -30,8 +30,17 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_create_from_a_snapshot_is_a_clone(made: list[dict[str, Any]], fresh: bool) -> None:
-    done = ran("create", "--from", "lab@ready", "--lab", "try", *(["--fresh-credentials"] if fresh else []))
-    assert made == [{"name": "lab@ready", "spec": None, "fresh": fresh}]
+    done = ran(
+        "create",
+        "--from",
+        "lab@ready",
+        "--lab",
+        "try",
+        "--mirror",
+        "https://m",
+        *(["--fresh-credentials"] if fresh else []),
+    )
+    assert made == [{"name": "lab@ready", "spec": None, "fresh": fresh, "mirror": "https://m"}]
     assert "The lab 'try' is as in 'lab@ready': it ran after 0.7 s, and is Ready after 2.5 s." in done.stdout
     assert ("It has its own credentials." in done.stdout) is fresh
 
@@ -39,8 +48,9 @@ def test_create_from_a_snapshot_is_a_clone(made: list[dict[str, Any]], fresh: bo
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--from", "lab@ready", "--locked"), "'--locked' can't be used with --from"),
-        (("--from", "lab@ready", "--until", "guests"), "'--until guests' can't be used with --from"),
+        (("--from", "lab@ready", "--locked"), "can't be used with --from: --locked."),
+        (("--from", "lab@ready", "--until", "guests"), "can't be used with --from: --until guests."),
+        (("--from", "lab@ready", "--kubelet", "mine"), "can't be used with --from: programs of your own."),
         (("--fresh-credentials",), "'--fresh-credentials' can't be used without --from"),
     ],
 )

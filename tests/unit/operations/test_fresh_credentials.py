@@ -1,4 +1,4 @@
-"""``winlab clone --fresh-credentials``: refusals, the copy's folder meanwhile, the order of steps."""
+"""``winlab clone --fresh-credentials``: refusals, the folder meanwhile, the order of steps. And the kubectl of copies."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from winlab.operations.carry_out import Job, Underway
 from winlab.operations.snapshot import compatible, copying, memory
 from winlab.snapshots import Emulator, Id, SavedNode, Snapshot
 from winlab.steps import payload
+from winlab.steps.payload import Origin
 from winlab.steps.states import ADMINISTRATOR, ANSWERING, READY_AGAIN, RENEWED
 
 IDENTITY = reduced.Identity("Q0E=", "Q0VSVA==", "S0VZ")
@@ -124,14 +125,15 @@ def test_a_copy_obtains_the_kubectl_that_this_host_does_not_have(
     asked: list[object] = []
     (tmp_path / "obtained").touch()
 
-    def fetch(versions: object, _origin: object, _progress: object) -> Path:
-        asked.append(versions)
+    def fetch(versions: object, origin: Origin, _progress: object) -> Path:
+        asked.append((versions, origin.bundle))
         return tmp_path / "obtained"
 
     monkeypatch.setattr(payload, "fetch_kubectl", fetch)
-    world.clone(fresh_credentials=fresh)
+    origin = Origin(bundle=tmp_path / "bundle.tar")
+    copying.clone(READY, ["try"], world.site, ignore, fresh_credentials=fresh, origin=origin)
     assert LabFolder("try").kubectl.resolve() == tmp_path / "obtained"
-    assert asked == [saved.plan.cluster.versions]
+    assert asked == [(saved.plan.cluster.versions, origin.bundle)]
     waited = {step.reaches.node for step in world.steps if step.reaches.kind == READY_AGAIN}
     assert waited == {node.name for node in saved.plan.nodes}
 

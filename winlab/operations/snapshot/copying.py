@@ -34,6 +34,7 @@ from winlab.operations.snapshot.required import COPYING
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
 from winlab.steps import foundation, fresh, payload
+from winlab.steps.payload import ANYWHERE, Origin
 from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, KUBECTL, NETWORK, RESTORED
@@ -76,7 +77,13 @@ def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
 
 
 def clone(
-    which: Id, labs: Sequence[str], site: Site, tell: Listener, *, fresh_credentials: bool = False
+    which: Id,
+    labs: Sequence[str],
+    site: Site,
+    tell: Listener,
+    *,
+    fresh_credentials: bool = False,
+    origin: Origin = ANYWHERE,
 ) -> list[Copied]:
     """Make copies of a lab, beside it, as it was when a snapshot was taken; all at the same time.
 
@@ -84,6 +91,7 @@ def clone(
 
     :param labs: their names.
     :param fresh_credentials: give each its own credentials, and have it refuse those of the lab that was saved.
+    :param origin: where kubectl comes from, if this host does not have it.
     :raises NotFoundError: there is no such snapshot. Nothing was touched.
     :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or a copy can't get
         its own credentials.
@@ -91,7 +99,9 @@ def clone(
     """
 
     def make(lab: str) -> Copied:
-        return carry_out(Job(lab, lambda under: _clone(which, under, fresh_credentials), storage=True), site, tell)
+        return carry_out(
+            Job(lab, lambda under: _clone(which, under, fresh_credentials, origin), storage=True), site, tell
+        )
 
     with site.storage() as hosts:
         _require_room(snapshots.read(which), [lab for lab in labs if not hosts.machines(lab)], hosts)
@@ -103,13 +113,13 @@ def clone(
     return [one.result() for one in made]
 
 
-def _clone(which: Id, under: Underway, fresh_credentials: bool) -> Copied:
+def _clone(which: Id, under: Underway, fresh_credentials: bool, origin: Origin) -> Copied:
     snapshot, lab = snapshots.read(which), under.folder.lab
     if fresh_credentials:
         required.require_renewable(snapshot)
     required.require_free([lab], which.lab, under.site, under.hypervisors)
     plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
-    return _Copying(snapshot, plan, under, is_new=True, fresh_credentials=fresh_credentials).run()
+    return _Copying(snapshot, plan, under, is_new=True, fresh_credentials=fresh_credentials, origin=origin).run()
 
 
 def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
@@ -160,7 +170,14 @@ class _Copying:
     """A lab that is being made from a snapshot."""
 
     def __init__(
-        self, snapshot: Snapshot, plan: Plan, under: Underway, *, is_new: bool = False, fresh_credentials: bool = False
+        self,
+        snapshot: Snapshot,
+        plan: Plan,
+        under: Underway,
+        *,
+        is_new: bool = False,
+        fresh_credentials: bool = False,
+        origin: Origin = ANYWHERE,
     ) -> None:
         self._is_new = is_new  # otherwise the lab exists, and is put back
         self._snapshot = snapshot
@@ -171,6 +188,7 @@ class _Copying:
         self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
         self._unshared = _unshared(snapshot)
         self._fresh = fresh_credentials
+        self._origin = origin  # of kubectl
 
     def run(self) -> Copied:
         plan, under, folder = self._plan, self._under, self._under.folder
@@ -251,7 +269,7 @@ class _Copying:
 
         def work(progress: Progress) -> None:
             try:
-                payload.link_kubectl(self._run, progress)
+                payload.link_kubectl(self._run, progress, self._origin)
             except WinlabError as error:
                 if self._fresh:
                     raise
