@@ -1,4 +1,4 @@
-"""``winlab clone --fresh-credentials``: refusals, the folder meanwhile, the order of steps. And the kubectl of copies."""
+"""``winlab clone --fresh-credentials``: refusals, the folder meanwhile, the order of steps. And a copy's kubectl."""
 
 from __future__ import annotations
 
