@@ -89,7 +89,13 @@ class Network(Model):
         (), "Resolvers of the nodes for names outside the lab", otherwise="the host's own", example=["192.0.2.53"]
     )
     mtu: int = option(
-        1500, "Largest packet between nodes; 1500 at most in this version", ge=1280, le=9000, unit="bytes", example=1400
+        1500,
+        "Largest packet between nodes; 1500 at most in this version",
+        otherwise="1500, or what tunnels between hypervisors take if it is less",
+        ge=1280,
+        le=9000,
+        unit="bytes",
+        example=1400,
     )
     cni: ProfileName | None = option(
         None,
