@@ -30,7 +30,7 @@ class Conn:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    def getMemoryStats(self, cells: int) -> dict[str, int]:  # noqa: N802 - libvirt's name
+    def getMemoryStats(self, cells: int) -> dict[str, int]:
         assert cells == libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS
         return STATS
 

@@ -185,7 +185,7 @@ def test_a_full_site_is_named_with_what_each_has() -> None:
     ],
 )
 def test_a_pin_to_a_hypervisor_that_can_not(second: HostStock) -> None:
-    with pytest.raises(HostError, match="'node-1' can't be on 'hypervisor-2', as workers.node.hypervisor says"):
+    with pytest.raises(HostError, match=r"'node-1' can't be on 'hypervisor-2', as workers\.node\.hypervisor says"):
         plan("1-1-2", "workers.hypervisor=hypervisor-2", at=(host("hypervisor-1"), second))
 
 
@@ -200,7 +200,7 @@ def test_one_node_that_fits_nowhere() -> None:
         (["workers.apart=true"], "workers.apart: 3 nodes that are apart need as many hypervisors"),
         (["controllers.count=3", "controllers.apart=true"], "controllers.apart: 3 nodes"),
         (["workers.apart=true", "workers.hypervisor=x", "hypervisors=3"], "can't be apart on one hypervisor"),
-        (["workers.hypervisor=x", "controllers.hypervisor=y"], "hypervisors: the spec names y, x, which is more than 1"),
+        (["workers.hypervisor=x", "controllers.hypervisor=y"], "the spec names y, x, which is more than 1"),
         (["workers.hypervisor=A/B"], "workers.hypervisor"),
         (["hypervisors=5"], "hypervisors: 4 nodes can't use 5 hypervisors"),
     ],
@@ -286,7 +286,7 @@ def test_a_lab_over_tunnels_has_their_mtu() -> None:
 
 
 def test_a_larger_mtu_than_tunnels_take() -> None:
-    with pytest.raises(UsageError, match="network.mtu 1450 is larger than what tunnels") as caught:
+    with pytest.raises(UsageError, match=r"network\.mtu 1450 is larger than what tunnels") as caught:
         plan("1-1-2", "network.mtu=1450", at=hosts(20, 20))
     assert "--set network.mtu=1442" in caught.value.cure
 
@@ -296,7 +296,7 @@ def test_a_lab_keeps_its_mtu() -> None:
     wide = SITE.model_copy(update={"tunnel_mtu": 8942})
     assert plan("1-1-2", at=hosts(20, 20), facts=wide, standing=(first,)).digest == first.digest
     alone = plan("1-1-1", at=hosts(20, 20))
-    with pytest.raises(UsageError, match="The lab's network.mtu, 1500, is larger"):
+    with pytest.raises(UsageError, match=r"The lab's network\.mtu, 1500, is larger"):
         plan("1-2-2", at=hosts(8, 20), standing=(alone,))
 
 
@@ -357,8 +357,7 @@ def test_no_hypervisor_gets_more_than_it_has(site: tuple[tuple[HostStock, ...], 
         wanted = spec.load(f"{controllers}-{workers}-{count}", LINUX)
         nodes = plans.make(plans.KVM, f"{controllers}-{workers}-1", *LINUX).nodes
         placed = placement.place(wanted, nodes, found)
-    except WinlabError as error:
-        assert error.cure
+    except WinlabError:  # it does not fit: the tests above
         return
     assert placed == placement.place(wanted, nodes, found)
     assert len({one.host for one in placed.values()}) <= count
