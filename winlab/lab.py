@@ -107,6 +107,7 @@ class Lab:
 
         :param facts: of the host; by default the site's.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
+        :raises HostError: the site's hypervisors lack something, or do not answer.
         """
         return operations.planning.make(
             spec,
@@ -114,6 +115,7 @@ class Lab:
             facts or self.site.host_facts,
             Told(listener, "plan"),
             standing=operations.recorded.standing(self.site.folder(self.name)),
+            site=self.site,
         )
 
     @at_site

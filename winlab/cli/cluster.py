@@ -133,7 +133,7 @@ def lock(
     from winlab import Lab
 
     own = Lab()
-    made = plan_of(own, wanted.load())
+    made = plan_of(own, wanted.load().on_one_host())  # it makes no machines
     with current().shown(output) as tell:
         done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
     if output is Output.JSON:

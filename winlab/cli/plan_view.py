@@ -7,6 +7,7 @@ from typing import Any
 
 from winlab.cli.common import print_table, say
 from winlab.design.plan.addon_plan import AddonPlan
+from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.plan.stock import HostFile
 from winlab.design.spec.sizes import human
@@ -29,7 +30,7 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     print_table(
         ["", ""],
         [
-            ["host", f"{host.accelerator}, OVS datapath {host.datapath} ({basis})"],
+            *([[name, _host(facts)] for name, facts in plan.hosts.items()] or [["host", f"{_host(host)} ({basis})"]]),
             ["switch", f"{net.switch}, {net.cidr}, MTU {net.mtu}, domain {net.domain}"],
             ["router", f"{net.router}, inside {net.gateway} {net.gateway_mac}"],
             ["", f"outside {net.router_external} {net.router_external_mac}, next hop {net.external_gateway}"],
@@ -47,6 +48,8 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
         ["NODE", "ON", "DOMAIN", "UUID", "OVN PORT", "BUS", "NIC"],
         [[n.name, n.hypervisor, n.domain, n.uuid, n.port, n.bus, n.nic] for n in plan.nodes],
     )
+    if plan.placed:
+        print_table(["NODE", "ON", "BECAUSE"], [[n.name, n.hypervisor, plan.placed[n.name]] for n in plan.nodes])
     print_table(
         ["NODE", "VOLUME", "FORMAT", "SIZE", "OVER"],
         [
@@ -67,6 +70,10 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     disk = sum(n.disk_mib for n in plan.nodes)
     cpus = sum(n.cpus for n in plan.nodes)
     say(f"In all: {cpus} CPUs, {human(memory)} of memory, {human(disk)} of disk (thin).")
+
+
+def _host(facts: MachineFacts) -> str:
+    return f"{facts.accelerator}, OVS datapath {facts.datapath}"
 
 
 def _cluster(plan: Plan) -> list[list[str]]:

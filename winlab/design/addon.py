@@ -102,7 +102,11 @@ class PlannedLab(Protocol):
 
     @property
     def host(self) -> PlannedHost:
-        """The hypervisor."""
+        """The site's first hypervisor."""
+
+    @property
+    def hypervisors(self) -> Mapping[str, PlannedHost]:
+        """Those that the nodes are on, by name."""
 
     @property
     def nodes(self) -> Sequence[PlannedNode]:

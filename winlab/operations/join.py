@@ -34,7 +34,7 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, making, planning
+from winlab.operations import look, making, planning, recorded
 from winlab.operations.carry_out import carry_out, one_step
 from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
@@ -45,7 +45,7 @@ from winlab.steps.payload import Origin
 REACH_SECONDS = 10.0
 LARGEST = 4 << 20  # bytes of a kubeconfig, or of a file that it names
 # fields of a spec about controllers, or about what an external cluster decides itself
-NOT_OURS = ("controllers", "hypervisors", "kubernetes.pod_cidr", "kubernetes.service_cidr")
+NOT_OURS = ("controllers", "kubernetes.pod_cidr", "kubernetes.service_cidr")
 FILES = {  # a kubeconfig's fields that name files, and the field that holds the same
     "certificate-authority": "certificate-authority-data",
     "client-certificate": "client-certificate-data",
@@ -91,7 +91,8 @@ def plan(
         tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))
     look_now = partial(look_at, site.folder(lab), admin, server, spec, origin or Origin())
     cluster = one_step("look at the cluster", look_now, tell, usual=10)
-    planned = planning.make(spec.called(prefix), lab, site.host_facts, Told(tell, "plan"), existing=cluster)
+    own, facts, standing = spec.called(prefix), site.host_facts, recorded.standing(site.folder(lab))
+    planned = planning.make(own, lab, facts, Told(tell, "plan"), existing=cluster, standing=standing, site=site)
     check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
     return Joining(planned, cluster, admin)
 

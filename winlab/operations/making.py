@@ -134,8 +134,9 @@ def prepare(
     :raises ConflictError: something differs from the lock file.
     """
     plan, stock = proposal.plan, proposal.stock
-    if plan.host.accelerator == "tcg":
-        tell(Note(lab=plan.lab, text="KVM can't be used on this host: guests are emulated, which is slow."))
+    if slow := [name for name, facts in plan.hypervisors.items() if facts.accelerator == "tcg"]:
+        where = f"on {', '.join(slow)}" if plan.hosts else "on this host"
+        tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow."))
     if said := cluster.version_note(proposal.spec, plan):
         tell(Note(lab=plan.lab, text=said))
     for said in rehearsal_notes(plan):

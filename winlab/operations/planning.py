@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from winlab.adapters.vm import resources
 from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
@@ -12,6 +13,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
 from winlab.events import Progress
+from winlab.site import Site
 from winlab.supply.images import stock
 
 
@@ -40,12 +42,18 @@ def make(
     *,
     existing: ForeignCluster | None = None,
     standing: Sequence[Plan] = (),
+    site: Site | None = None,
 ) -> Proposal:
     """The plan of a lab.
 
     :param existing: an external cluster that the workers are to join.
     :param standing: the plans that it was made from, if it exists (:func:`winlab.design.plan.make.make`).
+    :param site: whose hypervisors are asked what they have, if there are several; None: the plan makes no machines.
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
+    :raises HostError: the site's hypervisors lack something, or do not answer.
     """
     at_hand = stock.take(spec, progress)
+    if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
+        with site.hypervisors() as hosts:
+            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts)})
     return Proposal(spec, plans.make(spec, lab, facts, at_hand, existing, standing), at_hand)

@@ -437,7 +437,7 @@ def _voice() -> Any:
 # -- checks before anything is touched
 
 
-@pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16", "hypervisors=1"])
+@pytest.mark.parametrize("change", ["controllers.count=3", "kubernetes.pod_cidr=10.1.0.0/16"])
 def test_settings_of_the_cluster_can_not_be_changed(change: str) -> None:
     join.check_changes(["workers.cpus=4", "kubernetes.version=1.35"])
     with pytest.raises(UsageError, match="external cluster decides that"):

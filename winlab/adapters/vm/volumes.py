@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import libvirt
@@ -56,17 +56,17 @@ class StoragePool:
                 cure="Run 'sudo winlab host setup'; it can be run at any time.",
             ) from error
 
-    def refresh(self) -> None:
+    def refresh(self, tries: int = REFRESH_TRIES) -> None:
         """Make libvirt read the folder again: it does not notice new logs."""
         with explained(f"The storage pool '{self.pool}' can't be refreshed."):
-            for attempt in range(REFRESH_TRIES):
+            for attempt in range(tries):
                 try:
                     with _pool_lock:
                         self._pool.refresh(0)
                     return
                 except libvirt.libvirtError as error:
                     # another process is using the pool
-                    if "asynchronous jobs" not in str(error) or attempt == REFRESH_TRIES - 1:
+                    if "asynchronous jobs" not in str(error) or attempt == tries - 1:
                         raise
                     stopping.sleep(1)
 
@@ -77,9 +77,13 @@ class StoragePool:
         return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
 
     @answering()
-    def free(self) -> int:
-        """How many bytes are free on the pool's file system."""
-        self.refresh()
+    def free(self, *, patient: bool = True) -> int:
+        """How many bytes are free on the pool's file system.
+
+        :param patient: wait while the pool is busy; otherwise what libvirt saw last counts.
+        """
+        with nullcontext() if patient else suppress(WinlabError):
+            self.refresh(REFRESH_TRIES if patient else 1)
         return int(self._pool.info()[3])
 
     @answering()

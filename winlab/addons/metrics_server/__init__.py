@@ -66,7 +66,8 @@ class MetricsServer(Addon):
 
     def values(self, settings: MetricsSettings, lab: PlannedLab, versions: Mapping[str, str]) -> dict[str, Any]:
         """The image and the times."""
-        resolution = settings.resolution or (USUAL if lab.host.accelerator == "kvm" else EMULATED)
+        emulated = any(host.accelerator != "kvm" for host in lab.hypervisors.values())
+        resolution = settings.resolution or (EMULATED if emulated else USUAL)
         # it rejects time-outs above 9/10 of the resolution (cmd/metrics-server/app/options/options.go)
         return {"image": _image(versions), "resolution": resolution, "timeout": resolution * 2 // 3}
 

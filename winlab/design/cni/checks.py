@@ -147,7 +147,8 @@ def _mtu(network: PodNetwork, nodes: Sequence[NodeNetwork]) -> Iterator[Problem]
         yield Problem(
             f"Windows pods send packets of up to {HNS_MTU} bytes whatever the NIC's MTU, which needs {need} on the "
             f"wire; the lab has {network.mtu}.",
-            f"Give network.mtu at least {need}.",
+            f"Give network.mtu at least {need}. If tunnels between hypervisors take less, docs/placement.md shows what "
+            "to do.",
         )
 
 

@@ -28,10 +28,11 @@ OF_A_NODE: Mapping[str, tuple[str, str]] = {
     "bus": ("bus", "the installed system has drivers for the one that it was made with"),
     "nic": ("network card", "the installed system knows its network by the one that it was made with"),
     "firmware": ("firmware", "the disk is partitioned for the one that it was made with"),
+    "hypervisor": ("hypervisor", "a machine is not moved; hypervisor and apart count when it is made"),
     "address": ("address", "the place of its pool among the others decides it: add pools after those that there are"),
 }
 # Properties of a node that follow from the lab's name, from the fields above or from its lab's network
-DERIVED = frozenset(("name", "user", "uuid", "mac", "port", "floating", "hypervisor", "volumes", "os", "windows"))
+DERIVED = frozenset(("name", "user", "uuid", "mac", "port", "floating", "volumes", "os", "windows"))
 OF_THE_NETWORK: Mapping[str, tuple[str, str]] = {
     "cidr": ("network.cidr", "the nodes, their certificates and the cluster know each other by their addresses"),
     "mtu": ("network.mtu", "guests learn it when they boot, and the pods' network is made for it"),

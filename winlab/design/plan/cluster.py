@@ -23,10 +23,11 @@ DOMAIN = "cluster.local"
 WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles used if neither spec nor image names one
 
 
-def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str) -> ClusterPlan:
+def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: str, mtu: int) -> ClusterPlan:
     """Decide everything about the cluster.
 
     :param router: the external address of the lab's router.
+    :param mtu: the largest packet between nodes.
     :raises UsageError: the versions, the Windows release, the CNI profile or the networks don't fit together.
     """
     releases = windows_releases(nodes)
@@ -41,7 +42,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
         cni.get(profile),
         lab_cidr=spec.network.cidr,
         external_cidr=external_cidr,
-        mtu=spec.network.mtu,
+        mtu=mtu,
         pod_cidr=spec.kubernetes.pod_cidr,
         service_cidr=spec.kubernetes.service_cidr,
         cluster_dns=addresses.inner(spec.kubernetes.service_cidr, 10),
@@ -91,8 +92,12 @@ def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
         cni.require_support(cni.get(profile), release)
 
 
-def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, foreign: ForeignCluster) -> ClusterPlan:
+def decide_joined(
+    spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, mtu: int, foreign: ForeignCluster
+) -> ClusterPlan:
     """What workers need to know about the external cluster that they join.
+
+    :param mtu: the largest packet between nodes.
 
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
@@ -107,7 +112,7 @@ def decide_joined(spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, for
         cni.get(profile),
         lab_cidr=spec.network.cidr,
         external_cidr=external_cidr,
-        mtu=spec.network.mtu,
+        mtu=mtu,
         pod_cidr=foreign.pod_cidr,
         service_cidr=foreign.service_cidr,
         cluster_dns=foreign.dns,

@@ -49,7 +49,8 @@ def plan_of(origin: Plan, lab: str, block: int) -> Plan:
         outer = router if len(controllers) > 1 else controllers[0].floating
         cluster = cluster.model_copy(update={"external": f"{outer}:{API_PORT}"})
     own = {"lab": lab, "network": network, "kubernetes": cluster, "nodes": nodes, "kept": origin.as_kept()}
-    return origin.model_copy(update={**own, "builders": ()})
+    placed = dict.fromkeys(origin.placed, f"beside the disks of '{origin.lab}'")
+    return origin.model_copy(update={**own, "builders": (), "placed": placed})
 
 
 def plan_again(origin: Plan, existing: Plan) -> Plan:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 DEFAULT_CIDR = "172.31.240.0/20"
 DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 TCG_SCALE = 3.0
-HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; it has no other in this version
+HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; the routers of all labs are there
 
 
 def silence(seconds: float, scale: float) -> float:
@@ -28,6 +28,13 @@ class SiteFacts(BaseModel):
 
     external_cidr: str = Field(default=DEFAULT_CIDR, description="subnet of the external bridge")
     resolvers: list[str] = Field(default_factory=lambda: list(DEFAULT_RESOLVERS), description="DNS servers for guests")
+    tunnel_mtu: int | None = Field(  # left out where it is None: an earlier winlab reads the records of such labs
+        default=None,
+        ge=576,
+        le=65535,
+        exclude_if=lambda value: value is None,
+        description="largest packet inside tunnels between hypervisors, in bytes; none: there is one hypervisor",
+    )
 
     @field_validator("external_cidr")
     @classmethod

@@ -195,7 +195,10 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
             "router_external_mac": addresses.router_mac(lab, plan.network.reach),
         }
     )
-    return Plan(lab=lab, host=plan.host, network=network, cluster=plan.kubernetes, nodes=(node,), golden=key_)
+    hosts = {name: facts for name, facts in plan.hosts.items() if name == node.hypervisor}
+    return Plan(
+        lab=lab, host=plan.host, network=network, cluster=plan.kubernetes, nodes=(node,), golden=key_, hosts=hosts
+    )
 
 
 def _renamed(volume_: VolumePlan, lab: str, name: str, other: str) -> VolumePlan:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from winlab import settings
 from winlab.design.catalog import recipes
-from winlab.design.plan import addons, addresses, golden, linux, resolvers, windows
+from winlab.design.plan import addons, addresses, golden, linux, placement, resolvers, windows
 from winlab.design.plan import cluster as clusters
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.kept import Kept
 from winlab.design.plan.machine import Place
 from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
@@ -78,9 +78,11 @@ def make(
 
     :param stock: what is available for this spec (:func:`winlab.supply.images.stock.take`).
     :param foreign: an external cluster that the workers are to join; the lab then has no controllers.
-    :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses.
+    :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses
+        and their hypervisors.
     :param kept: the identity that it keeps from another lab; by default what the existing lab keeps.
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
+    :raises HostError: the site's hypervisors lack something (:func:`winlab.design.plan.placement.place`).
     """
     check_lab_name(lab)
     kept = kept or (standing[0].kept if standing else None)
@@ -121,7 +123,14 @@ def make(
             nodes.append(golden.clone(node, stock) if pool.golden else node)
     if kept is not None:
         _check_kept(kept, cidr, nodes)
-    cluster = _cluster(spec, nodes, outside[0], facts, foreign)
+    placed = placement.place(spec, nodes, stock.hypervisors, standing)
+    if placed:
+        nodes, installed = (
+            [node.model_copy(update={"hypervisor": placed[node.name].host}) for node in some]
+            for some in (nodes, installed)
+        )
+    mtu = _mtu(spec, facts, nodes, standing)
+    cluster = _cluster(spec, nodes, outside[0], facts, mtu, foreign)
     inside = resolvers.inside(cidr, cluster, joins=foreign is not None)
     planned = Plan(
         lab=lab,
@@ -134,7 +143,7 @@ def make(
             gateway_mac=addresses.make_mac(lab, "router", "inner") if kept is None else kept.gateway_mac,
             domain=addresses.zone(lab) if kept is None else kept.zone,
             resolvers=resolvers.decide(spec.network.dns, facts.resolvers, inside),
-            mtu=spec.network.mtu,
+            mtu=mtu,
             external_switch=settings.EXTERNAL_SWITCH,
             external_cidr=facts.external_cidr,
             external_gateway=facts.external_gateway,
@@ -146,6 +155,8 @@ def make(
         cluster=cluster,
         nodes=tuple(nodes),
         kept=kept,
+        hosts=_hosts(nodes, stock, standing) if placed else {},
+        placed={node.name: placed[node.name].why for node in nodes} if placed else {},
     )
     if kept is not None and planned.kubernetes is not None:
         own = planned.kubernetes.model_copy(update={"names": kept.names})
@@ -155,13 +166,45 @@ def make(
 
 
 def _cluster(
-    spec: Spec, nodes: Sequence[NodePlan], router: str, facts: HostFacts, foreign: ForeignCluster | None
+    spec: Spec, nodes: Sequence[NodePlan], router: str, facts: HostFacts, mtu: int, foreign: ForeignCluster | None
 ) -> ClusterPlan | None:
     """The cluster of those nodes that are members; None if there are none."""
     members = [node for node in nodes if node.is_member]
     if foreign is not None:
-        return clusters.decide_joined(spec, members, facts.external_cidr, foreign)
-    return clusters.decide(spec, members, router, facts.external_cidr) if members else None
+        return clusters.decide_joined(spec, members, facts.external_cidr, mtu, foreign)
+    return clusters.decide(spec, members, router, facts.external_cidr, mtu) if members else None
+
+
+def _hosts(nodes: Sequence[NodePlan], stock: Stock, standing: Sequence[Plan]) -> dict[str, MachineFacts]:
+    """The facts of the hypervisors that the nodes are on: as they are now, or were when one last answered."""
+    known = {name: facts for plan in standing for name, facts in plan.hypervisors.items()}
+    known |= {host.name: host.facts for host in stock.hypervisors if not host.trouble}
+    return {name: known[name] for name in sorted({node.hypervisor for node in nodes})}
+
+
+def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequence[Plan]) -> int:
+    """The largest packet between nodes: it fits into a tunnel if the lab's traffic takes one.
+
+    Traffic to the router takes one from every hypervisor but the first.
+
+    :raises UsageError: the spec, or the existing lab, has a larger one.
+    """
+    asked, most = spec.network.mtu, facts.tunnel_mtu
+    if most is None or all(node.hypervisor == HYPERVISOR for node in nodes):
+        return asked
+    explicit = "mtu" in spec.network.model_fields_set
+    has = standing[0].network.mtu if standing else None
+    if (explicit and asked > most) or (has is not None and has > most):
+        which = f"network.mtu {asked}" if explicit else f"The lab's network.mtu, {has},"
+        cure = f"Say --set network.mtu={most}" if has is None else f"Make another lab with --set network.mtu={most}"
+        raise UsageError(
+            f"{which} is larger than what tunnels between the site's hypervisors take ({most}).",
+            why=f"Larger packets are lost on the way to another hypervisor than '{HYPERVISOR}', without any error.",
+            cure=f"{cure}, or keep the lab on '{HYPERVISOR}': --set hypervisors=1.",
+        )
+    if explicit:
+        return asked
+    return min(asked, most) if has is None else has
 
 
 def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan]) -> list[str]:

@@ -320,7 +320,8 @@ class Plan(_Model):
 
     ``kubernetes`` is its cluster; None: it has none, and all of its machines are standalone. ``builders`` are the
     labs that make the golden images of the Windows nodes, one each. For such a lab, ``golden`` is the key of its image.
-    ``kept`` is the identity that the lab keeps from another one.
+    ``kept`` is the identity that the lab keeps from another one. At a site with several hypervisors, ``hosts`` has the
+    facts of those that the nodes are on, and ``placed`` says why each node is on its own.
     """
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
@@ -334,6 +335,8 @@ class Plan(_Model):
     builders: tuple[Plan, ...] = ()
     golden: str | None = None
     kept: Kept | None = None
+    hosts: dict[str, MachineFacts] = Field(default={}, exclude_if=lambda value: not value)
+    placed: dict[str, str] = Field(default={}, exclude_if=lambda value: not value)
 
     @property
     def digest(self) -> str:
@@ -368,8 +371,9 @@ class Plan(_Model):
 
     @property
     def hypervisors(self) -> dict[str, MachineFacts]:
-        """The facts of the hypervisors that the nodes are on, by name. A plan records one machine's facts."""
-        return dict.fromkeys((node.hypervisor for node in self.nodes), self.host.machine)
+        """The facts of the hypervisors that the nodes are on, by name."""
+        only = self.host.machine
+        return {name: self.hosts.get(name, only) for name in dict.fromkeys(node.hypervisor for node in self.nodes)}
 
     @property
     def external_addresses(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from winlab.design.plan.hosts import HostStock
 from winlab.errors import NotFoundError
 
 
@@ -58,7 +59,8 @@ class Stock(_Model):
     otherwise the published ones. ``golden`` is ordered by age, the oldest first. ``files`` has the materials at the
     spec's paths: one for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
     on this host. ``host_files`` are all files that will leave the host because the spec names them. ``scripts`` is a
-    digest of winlab's own templates and scripts for Windows, which go into golden images.
+    digest of winlab's own templates and scripts for Windows, which go into golden images. ``hypervisors`` are those of
+    the site, the first one first; empty: it has one, which is not asked.
     """
 
     images: Mapping[str, str] = {}
@@ -70,6 +72,7 @@ class Stock(_Model):
     paths: Mapping[str, Path] = {}
     host_files: tuple[HostFile, ...] = ()
     scripts: str = ""
+    hypervisors: tuple[HostStock, ...] = ()
 
     def content(self, path: Path | None) -> str | None:
         """The SHA-256 of a file that the spec names; None for None."""

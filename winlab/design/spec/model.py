@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, PrivateAttr, field_validator, model_valida
 from winlab.design import system as systems
 from winlab.design.addon import ByName
 from winlab.design.cni import ProfileName
-from winlab.design.spec import addon_pools, networks, paths
+from winlab.design.spec import addon_pools, hosts, networks, paths
 from winlab.design.spec.fields import LINUX, Model, of, option
 from winlab.design.spec.load import changed, load
 from winlab.design.spec.pools import LINUX_POOL, LinuxWorkers, Pool, places
@@ -40,6 +40,8 @@ class Controllers(Model):
         unit="MiB",
         example="40GiB",
     )
+    hypervisor: str | None = hosts.pinned()
+    apart: bool = hosts.apart()
 
     @field_validator("os")
     @classmethod
@@ -87,7 +89,13 @@ class Network(Model):
         (), "Resolvers of the nodes for names outside the lab", otherwise="the host's own", example=["192.0.2.53"]
     )
     mtu: int = option(
-        1500, "Largest packet between nodes; 1500 at most in this version", ge=1280, le=9000, unit="bytes", example=1400
+        1500,
+        "Largest packet between nodes; 1500 at most in this version",
+        otherwise="1500, or what tunnels between hypervisors take if it is less",
+        ge=1280,
+        le=9000,
+        unit="bytes",
+        example=1400,
     )
     cni: ProfileName | None = option(
         None,
@@ -134,7 +142,9 @@ class Spec(Model):
     controllers: Controllers = Controllers()
     workers: Annotated[tuple[Pool, ...], BeforeValidator(_listed, json_schema_input_type=Pool | list[Pool])] = (Pool(),)
     linux_workers: LinuxWorkers = LinuxWorkers()
-    hypervisors: Literal[1] = option(1, "How many hypervisors carry the lab: 1 in this version", example=1)
+    hypervisors: int = option(
+        1, "How many of the site's hypervisors the lab uses (docs/placement.md)", ge=1, le=hosts.MOST, example=2
+    )
     network: Network = Network()
     kubernetes: Kubernetes = Kubernetes()
     addons: ByName = option(
@@ -202,6 +212,13 @@ class Spec(Model):
         other._roots = tuple(roots)
         return other
 
+    def on_one_host(self) -> Spec:
+        """The spec without what it says about hypervisors: for a plan that makes no machines."""
+        free = {"hypervisor": None, "apart": False}
+        groups = {name: getattr(self, name).model_copy(update=free) for name in ("controllers", "linux_workers")}
+        workers = tuple(pool.model_copy(update=free) for pool in self.workers)
+        return self.model_copy(update={**groups, "workers": workers, "hypervisors": 1})
+
     def called(self, name: str) -> Spec:
         """The spec with another name for its first pool."""
         first, *others = self.workers
@@ -251,6 +268,14 @@ class Spec(Model):
             raise ValueError("kubernetes.source: without controllers there is no cluster that it could be built for")
         if not any(pool.count for pool in self.workers):
             raise ValueError("controllers.count: with 0 and without machines under workers the lab would be empty")
+        return self
+
+    @model_validator(mode="after")
+    def _hypervisors_fit(self) -> Spec:
+        groups: dict[str, hosts.Group] = {"controllers": self.controllers, "linux_workers": self.linux_workers}
+        groups |= {f"workers.{number}": pool for number, pool in enumerate(self.workers)}
+        others = [pool for _, pool in addon_pools.each(addon_pools.pools(self.addons))]
+        hosts.check(self.hypervisors, groups, others)
         return self
 
     @model_validator(mode="after")

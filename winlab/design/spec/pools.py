@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import ValidationInfo, field_validator
 
 from winlab.design import system as systems
-from winlab.design.spec import time_zones
+from winlab.design.spec import hosts, time_zones
 from winlab.design.spec.fields import LINUX, SYSTEMS, WINDOWS, Model, of, option
 from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import AnySystem, LinuxSystem, require, system
@@ -68,6 +68,8 @@ class Pool(Model):
         otherwise="what the image's recipe suggests",
         example="64GiB",
     )
+    hypervisor: str | None = hosts.pinned()
+    apart: bool = hosts.apart()
     edition: Edition = option(
         "datacenter-core",
         "Edition of Windows Server, with or without a desktop",
@@ -259,6 +261,8 @@ class LinuxWorkers(Model):
         systems=LINUX,
         example="40GiB",
     )
+    hypervisor: str | None = hosts.pinned()
+    apart: bool = hosts.apart()
 
     @field_validator("os")
     @classmethod
@@ -267,7 +271,7 @@ class LinuxWorkers(Model):
 
     def pool(self) -> Pool:
         """The pool that they are."""
-        return Pool(name=LINUX_POOL, count=self.count, os=self.os, cpus=self.cpus, memory=self.memory, disk=self.disk)
+        return Pool(name=LINUX_POOL, **dict(self))
 
 
 def only_on(name: str) -> str:

@@ -93,7 +93,10 @@ def test_linux_workers_are_a_pool_called_linux() -> None:
         ("- {}\n  - {name: files}", "a pool can't be called 'files', because that is a field of pools"),
         ("- {}\n  - {name: linux}", "line 3: workers.linux.name: a pool called 'linux' runs Linux"),
         ("- {}\n  - {name: a, count: 16}", "line 3: workers.a.count: the pool 'a' can have 15 nodes at most"),
-        ("- {}\n  -\n    name: a\n    memroy: 2GiB", "line 5: workers.a.memroy: there is no such field; there are bus"),
+        (
+            "- {}\n  -\n    name: a\n    memroy: 2GiB",
+            "line 5: workers.a.memroy: there is no such field; there are apart",
+        ),
         ("- {}\n  -\n    name: a\n    os: debian-13\n    bus: sata", "line 6: workers.a.bus: only Windows workers"),
         ("- {}\n  - 5", "line 3: workers.1: "),
         ("5", "line 1: workers: should be the fields of a pool, or a list of pools"),

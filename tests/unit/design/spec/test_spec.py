@@ -26,7 +26,9 @@ def test_every_shipped_spec_is_valid_and_means_its_name() -> None:
     ("source", "says"),
     [
         ("2-1-1", "controllers.count"),
-        ("1-1-2", "hypervisors"),
+        ("1-1-3", "hypervisors: 2 nodes can't use 3 hypervisors"),
+        ("1-1-0", "hypervisors"),
+        ("5-60-51", "hypervisors"),
         ("1-1", "no spec '1-1'"),
         ("nonsense", "no spec 'nonsense'"),
         ("./missing.yaml", "can't be read"),
@@ -49,7 +51,7 @@ def test_problems_name_file_and_line(tmp_path: Path) -> None:
         spec.load(str(path))
     text = str(caught.value)
     assert "(3 problems)" in text
-    assert "line 4: workers.memroy: there is no such field; there are bus, cluster, count, cpus" in text
+    assert "line 4: workers.memroy: there is no such field; there are apart, bus, cluster, count" in text
     assert "line 5: workers.cpus" in text
     assert "line 7: network.cidr: 8.8.8.0/24 should be a private" in text
 

@@ -1,0 +1,96 @@
+"""What a hypervisor has, by libvirt's own mock of one: only its memory's statistics are missing there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import libvirt
+import pytest
+import sites
+
+from winlab.adapters.vm import resources
+from winlab.adapters.vm.connection import connected
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.vm.volumes import MARKER, StoragePool
+from winlab.design.plan.facts import MachineFacts
+from winlab.errors import HostError
+
+STATS = {"total": 24 << 20, "free": 10 << 20, "buffers": 1 << 20, "cached": 4 << 20}  # KiB
+
+
+class Conn:
+    """The mock, with statistics."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def getMemoryStats(self, cells: int) -> dict[str, int]:
+        assert cells == libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS
+        return STATS
+
+
+@pytest.fixture
+def host() -> Iterator[Hypervisor]:
+    with connected("test:///default") as real:
+        conn = cast(Any, Conn(real))
+        pool = StoragePool(conn, "default-pool")
+        yield sites.hypervisor(conn, pool, name="big", facts=MachineFacts(chassis="its own"))
+        for name in pool.names():
+            real.storagePoolLookupByName("default-pool").storageVolLookupByName(name).delete()
+
+
+def test_what_a_hypervisor_has(host: Hypervisor) -> None:
+    for name in ("base-a.qcow2", f"base-a.qcow2{MARKER}", "base-half.qcow2", "lab.node-1.disk.qcow2"):
+        xml = f"<volume><name>{name}</name><capacity>1024</capacity></volume>"
+        host.conn.storagePoolLookupByName("default-pool").createXML(xml)
+    found = resources.of(host)
+    assert (found.name, found.facts.chassis, found.trouble) == ("big", "its own", "")
+    assert (found.memory_mib, found.free_mib) == (24 << 10, 15 << 10)
+    assert (found.promised_mib, found.promised_cpus, found.cores) == (8 << 10, 2, 16)
+    assert found.pool_free in range((100 << 30) - 4096, (100 << 30) + 1)
+    assert found.bases == {"base-a.qcow2"}
+
+
+def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: int) -> None:
+        raise libvirt.libvirtError("the line is cut")
+
+    def stuck(_: int) -> None:
+        time.sleep(5)
+
+    broken = [sites.hypervisor(SimpleNamespace(getMemoryStats=call), name=call.__name__) for call in (lost, stuck)]
+    monkeypatch.setattr(resources, "LIMIT", 0.2)
+    found = resources.of_all(Hypervisors((*broken, host)), {"off": "no route"})
+    assert [(one.name, one.trouble) for one in found] == [
+        ("lost", "the line is cut"), ("stuck", "no answer within 0 s"), ("big", ""), ("off", "no route"),
+    ]  # fmt: skip
+
+
+def test_one_without_a_pool_can_not_be_used() -> None:
+    def no_pool() -> StoragePool:
+        raise HostError("libvirt has no usable storage pool 'winlab'.")
+
+    with connected("test:///default") as real:
+        (found,) = resources.of_all(Hypervisors((Hypervisor("new", cast(Any, Conn(real)), no_pool, MachineFacts),)))
+    assert (found.name, found.trouble) == ("new", "libvirt has no usable storage pool 'winlab'.")
+
+
+def test_a_domain_that_is_removed_meanwhile() -> None:
+    def gone(code: int) -> Any:
+        error = libvirt.libvirtError("gone")
+        error.err = (code, libvirt.VIR_FROM_QEMU, "gone", 2, "", "", "", 0, 0)
+
+        def info() -> None:
+            raise error
+
+        return SimpleNamespace(info=info)
+
+    assert resources._promised(gone(libvirt.VIR_ERR_NO_DOMAIN)) == (0, 0)
+    with pytest.raises(libvirt.libvirtError):
+        resources._promised(gone(libvirt.VIR_ERR_INTERNAL_ERROR))

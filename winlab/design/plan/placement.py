@@ -1,0 +1,281 @@
+"""Which hypervisor each node of a lab is on, and why. Pure: the same input, the same placement.
+
+First the lab's hypervisors are chosen, then each node's among them (docs/placement.md). What a node needs is compared
+with what no one uses now, as :mod:`winlab.operations.room` does again before machines start.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from winlab.design.plan.facts import HYPERVISOR
+from winlab.design.plan.hosts import HostStock, gib
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.spec.hosts import Group
+from winlab.design.spec.model import Spec
+from winlab.design.spec.pools import LINUX_POOL
+from winlab.design.spec.sizes import human
+from winlab.errors import HostError, UsageError
+
+RECORDED = "as recorded"
+NEAR = "the lab's router is there, so that its traffic takes no tunnel"
+# What a pool must have free: MiB, and the share of the nodes' disks, which are thin; as winlab.host.checks_machine says
+LEAST_DISK, DISK_SHARE = 5120, 0.25
+LISTED = 3  # names of other nodes in a reason
+ADD = "'winlab hypervisor add NAME URI' adds one."
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A node's hypervisor, and why it is that one."""
+
+    host: str
+    why: str
+
+
+def place(
+    spec: Spec, nodes: Sequence[NodePlan], hosts: Sequence[HostStock], standing: Sequence[Plan] = ()
+) -> dict[str, Placement]:
+    """The placement of each node, by its name; empty if the site's only hypervisor was not asked.
+
+    :param hosts: the site's hypervisors, the first one first; empty: there is one, and it is not asked.
+    :param standing: the plans that the lab was made from, the oldest first: its nodes stay where they are.
+    :raises UsageError: the spec names a hypervisor that the site does not have, or the lab is on more than it says.
+    :raises HostError: a hypervisor that is needed is full or does not answer, or there are too few.
+    """
+    groups: dict[str, Group] = {"": spec.controllers, **{pool.name: pool for pool in spec.pools}}
+    names = [host.name for host in hosts] or [HYPERVISOR]
+    if spec.hypervisors > len(names):
+        raise _too_few(spec.hypervisors, names)
+    for pool, group in groups.items():
+        if group.count and group.hypervisor is not None and group.hypervisor not in names:
+            raise _unknown(_field(spec, pool), group.hypervisor, names)
+    if not hosts:
+        return {}
+    there = {node.name: node.hypervisor for plan in reversed(standing) for node in plan.nodes}
+    board = _Board({host.name: _Room(host, number) for number, host in enumerate(hosts)})
+    placed: dict[str, Placement] = {}
+    left: list[NodePlan] = []
+    for node in nodes:
+        group, host = groups[node.pool], there.get(node.name)
+        if host is not None and group.hypervisor in (None, host) and not (group.apart and board.has(host, node)):
+            placed[node.name] = board.keep(host, node)
+        elif group.hypervisor is not None:
+            placed[node.name] = board.pin(group.hypervisor, node, _field(spec, node.pool))
+        else:
+            left.append(node)
+    board.choose(spec.hypervisors, left)
+    left.sort(key=lambda node: _order(node, groups[node.pool]))
+    for number, node in enumerate(left):
+        placed[node.name] = board.best(node, apart=groups[node.pool].apart, more=len(left) - number)
+    return placed
+
+
+def _field(spec: Spec, pool: str) -> str:
+    """The path of the field that pins a pool; an empty *pool* is the controllers."""
+    section = "linux_workers" if pool == LINUX_POOL and spec.linux_workers.count else f"workers.{pool}"
+    return f"{section if pool else 'controllers'}.hypervisor"
+
+
+def _order(node: NodePlan, group: Group) -> tuple[int, int]:
+    """Controllers first, then what has the fewest choices, then what is large."""
+    return 0 if not node.pool else 1 if group.apart else 2, -node.memory_mib
+
+
+class _Room:
+    """What a hypervisor has left while a lab is placed. ``nodes`` are the lab's nodes on it."""
+
+    def __init__(self, host: HostStock, number: int) -> None:
+        self.host, self._number = host, number
+        self.nodes: list[NodePlan] = []
+        self.pools: Counter[str] = Counter()
+        self._memory = self._cpus = self._disk = 0
+
+    def put(self, node: NodePlan, *, new: bool = True) -> None:
+        """Place a node here; it needs something unless it is here already."""
+        self.nodes.append(node)
+        self.pools[node.pool] += 1
+        if new:
+            self._memory += node.memory_mib
+            self._cpus += node.cpus
+            self._disk += node.disk_mib
+
+    def fits(self, *nodes: NodePlan) -> bool:
+        """Whether the hypervisor answers and has what all of these need together."""
+        disk = max(LEAST_DISK, int(DISK_SHARE * (self._disk + sum(node.disk_mib for node in nodes))))
+        memory = self._memory + sum(node.memory_mib for node in nodes)
+        return not self.host.trouble and memory <= self.host.free_mib and disk <= self.host.pool_free >> 20
+
+    @property
+    def left_mib(self) -> int:
+        return self.host.left_mib - self._memory
+
+    def rank(self, bases: frozenset[str]) -> tuple[float, ...]:
+        """By what a hypervisor is chosen, the smallest first; in the order of :meth:`reason`.
+
+        Whole GiB are compared, so that equal hosts can differ by an image that one of them has.
+        """
+        cores = max(1, self.host.cores)
+        return (
+            -(self.left_mib // 1024),
+            len(bases - self.host.bases),
+            round((self.host.promised_cpus + self._cpus) / cores, 1),
+            -(self.host.pool_free >> 30),
+            self._number,
+        )
+
+    def reason(self, criterion: int, images: str) -> str:
+        """Why the hypervisor was chosen, if *criterion* of :meth:`rank` decided."""
+        cpus = self.host.promised_cpus + self._cpus
+        return (
+            f"most free memory: {gib(self.left_mib)} of {gib(self.host.memory_mib)} GiB",
+            f"has the image {images} already",
+            f"fewest CPUs for its cores: {cpus} on {self.host.cores}",
+            f"most space in its pool: {self.host.pool_free >> 30} GiB",
+            "the first of equal hypervisors",
+        )[criterion]
+
+    @property
+    def said(self) -> str:
+        """What it has, for a message."""
+        return self.host.said + (f"; {gib(self._memory)} GiB for other nodes of the lab" if self._memory else "")
+
+
+class _Board:
+    """The hypervisors, and the lab's nodes on them."""
+
+    def __init__(self, rooms: dict[str, _Room]) -> None:
+        self._rooms = rooms
+        self._chosen: list[_Room] = []
+        self._why = ""  # the lab's only hypervisor was chosen
+
+    def has(self, host: str, node: NodePlan) -> bool:
+        """Whether another node of the node's pool is on a hypervisor."""
+        return host in self._rooms and self._rooms[host].pools[node.pool] > 0
+
+    def keep(self, host: str, node: NodePlan) -> Placement:
+        """Leave a node where it is."""
+        gone = HostStock(name=host, trouble="the site has no hypervisor of this name")
+        self._rooms.setdefault(host, _Room(gone, len(self._rooms))).put(node, new=False)
+        return Placement(host, RECORDED)
+
+    def pin(self, host: str, node: NodePlan, field: str) -> Placement:
+        """Place a node on the hypervisor that a field of the spec names.
+
+        :raises HostError: it does not fit there.
+        """
+        room = self._rooms[host]
+        if not room.fits(node):
+            raise _full(f"'{node.name}' can't be on '{host}', as {field} says", [node], [room])
+        room.put(node)
+        return Placement(host, f"pinned by {field}")
+
+    def choose(self, count: int, nodes: Sequence[NodePlan]) -> None:
+        """Choose the lab's hypervisors: those in use, and the best of the others.
+
+        :param nodes: what is still to be placed.
+        :raises UsageError: more are in use than *count*.
+        :raises HostError: too few have room for one of the nodes.
+        """
+        used = [room for room in self._rooms.values() if room.nodes]
+        if len(used) > count:
+            raise UsageError(
+                f"hypervisors: the lab's nodes are on {len(used)} hypervisors, and {count} are to be used.",
+                why=f"They are on {', '.join(room.host.name for room in used)}; machines are not moved.",
+                cure=f"Say --set hypervisors={len(used)}, or take nodes away first.",
+            )
+        self._chosen = used
+        if not nodes or len(used) == count:
+            return
+        smallest = min(nodes, key=lambda node: node.memory_mib)
+        needed = nodes if count == 1 else [smallest]
+        others = [room for room in self._rooms.values() if not room.nodes and room.fits(*needed)]
+        if len(used) + len(others) < count:
+            can = f"only {len(used) + len(others)} of them can" if used or others else "none can"
+            raise _full(f"The lab is to use {count} of the site's hypervisors, and {can}", needed, self._rooms.values())
+        bases = frozenset(_base(node) for node in nodes)
+        others.sort(key=lambda room: room.rank(bases))
+        if count == 1:
+            first = [room for room in others if room.host.name == HYPERVISOR]
+            self._why = NEAR if first else _difference(others, bases, ", ".join(sorted({one.image for one in nodes})))
+            others = first or others
+        self._chosen = [*used, *others[: count - len(used)]]
+
+    def best(self, node: NodePlan, *, apart: bool, more: int) -> Placement:
+        """Place a node on the best of the lab's hypervisors.
+
+        :param apart: no other node of its pool may be there.
+        :param more: how many nodes are still to be placed, with this one.
+        :raises HostError: it fits on none.
+        """
+        fitting = [room for room in self._chosen if room.fits(node) and not (apart and room.pools[node.pool])]
+        if not fitting:
+            which = "other hypervisor" if apart else "hypervisor"
+            raise _full(f"No {which} of the lab has room for '{node.name}'", [node], self._chosen)
+        unused = [room for room in self._chosen if not room.nodes]
+        if more <= len(unused):  # otherwise the lab would use fewer
+            fitting = [room for room in fitting if not room.nodes] or fitting
+        words = []
+        if not node.pool or apart:
+            least = min(room.pools[node.pool] for room in fitting)
+            fitting = [room for room in fitting if room.pools[node.pool] == least]
+            words += _apart(node, self._chosen, least)
+        bases = frozenset([_base(node)])
+        fitting.sort(key=lambda room: room.rank(bases))
+        if len(fitting) > 1:
+            words.append(_difference(fitting, bases, node.image))
+        elif not words:
+            only = "the only one of the lab's hypervisors with room for it"
+            words.append(self._why or ("the lab's only hypervisor" if len(self._chosen) == 1 else only))
+        fitting[0].put(node)
+        return Placement(fitting[0].host.name, "; ".join(words))
+
+
+def _base(node: NodePlan) -> str:
+    return node.volume("base").name
+
+
+def _difference(rooms: Sequence[_Room], bases: frozenset[str], images: str) -> str:
+    """Why the first one of these comes before the second."""
+    if len(rooms) == 1:
+        return "the only one with room"
+    one, other = (room.rank(bases) for room in rooms[:2])
+    return rooms[0].reason(next(number for number, value in enumerate(one) if value != other[number]), images)
+
+
+def _apart(node: NodePlan, rooms: Iterable[_Room], least: int) -> list[str]:
+    """The reason that the nodes of its pool are elsewhere, or that the fewest are here; nothing if there are none."""
+    others = [one.name for room in rooms for one in room.nodes if one.pool == node.pool]
+    if least:
+        return [f"fewest controllers: {least}"]
+    if not others:
+        return []
+    further = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+    return [f"apart from {', '.join(others[:LISTED])}{further}"]
+
+
+def _full(what: str, nodes: Sequence[NodePlan], rooms: Iterable[_Room]) -> HostError:
+    memory, disk = sum(node.memory_mib for node in nodes), sum(node.disk_mib for node in nodes)
+    least = max(LEAST_DISK, int(DISK_SHARE * disk))
+    needs = f"It needs {human(memory)} of memory, and {gib(least)} GiB free in the pool"
+    return HostError(
+        f"{what}.",
+        why="\n".join([f"{needs}.", *(f"{room.said}." for room in rooms)]),
+        cure="Stop other labs or programs there, choose a smaller spec, or give nodes less with --set "
+        f"workers.memory=.... 'winlab hypervisor list' shows all hypervisors. {ADD}",
+    )
+
+
+def _too_few(needed: int, names: Sequence[str]) -> HostError:
+    return HostError(
+        f"The lab is to use {needed} hypervisors, and the site has {len(names)}: {', '.join(names)}.",
+        cure=f"{ADD} Or let the lab use fewer: the third number of its spec, or --set hypervisors={len(names)}.",
+    )
+
+
+def _unknown(field: str, name: str, names: Sequence[str]) -> UsageError:
+    return UsageError(
+        f"{field}: the site has no hypervisor '{name}'.", why=f"It has {', '.join(names)}.", cure=f"Name one. {ADD}"
+    )
