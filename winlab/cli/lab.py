@@ -21,7 +21,7 @@ from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab import Lab
+    from winlab import Lab, Overview
 
 SPEC, SOURCES = SpecFlags(), SourceFlags()
 
@@ -128,7 +128,11 @@ def status(
 
         follow(Lab(lab), output)
         return
-    raise typer.Exit(_show_status(Lab(lab), output))
+    own = Lab(lab)
+    code = _show_status(own, output)
+    for one in own.site.silent:
+        say(one, error=True)
+    raise typer.Exit(code)
 
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
@@ -175,10 +179,18 @@ def _lab_flag(lab: str) -> str:
 
 
 def list_labs(output: Format = Output.TABLE) -> None:
-    """Show all labs of this host."""
+    """Show all labs of this host, and of the other hypervisors of its site. Exit code 20: some did not answer."""
     from winlab import Lab
 
-    labs = {lab.name: lab.machines() for lab in Lab.all()}
+    found = Lab.overview()
+    _show_labs(found, output)
+    for one in found.unknown:
+        say(one, error=True)
+    raise typer.Exit(ExitCode.PARTLY if found.unknown else ExitCode.OK)
+
+
+def _show_labs(found: Overview, output: Output) -> None:
+    labs = found.labs
     if output is Output.JSON:
         current().result = [
             {

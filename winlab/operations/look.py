@@ -26,6 +26,14 @@ from winlab.threads import Threads
 
 
 @dataclass(frozen=True)
+class Overview:
+    """Every lab with its machines; and why others may be missing, a sentence each: what did not answer."""
+
+    labs: dict[str, list[Machine]]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class NodeStatus:
     """A node as it is now.
 
@@ -55,6 +63,17 @@ def all_labs(site: Site) -> dict[str, list[Machine]]:
     """
     with site.storage() as hosts:
         return traces.labs(hosts, site.overlay)
+
+
+def overview(site: Site) -> Overview:
+    """Every lab, as :func:`all_labs`. If OVN does not answer, labs of which only a network is left are missing.
+
+    :raises HostError: the first hypervisor's libvirt does not answer.
+    """
+    problems: list[WinlabError] = []
+    with site.storage() as hosts:
+        labs = traces.labs(hosts, site.overlay, problems.append)
+    return Overview(labs, (*map(str, site.silent), *(error.what for error in problems)))
 
 
 def known_names(site: Site) -> list[str]:

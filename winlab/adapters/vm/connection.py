@@ -102,18 +102,6 @@ def versions(conn: libvirt.virConnect) -> dict[str, str]:
 
 
 @contextmanager
-def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
-    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.
-
-    :raises HostError: the connection was lost.
-    """
-    try:
-        yield
-    except libvirt.libvirtError as error:
-        raise _lost(error) or WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
-
-
-@contextmanager
 def answering() -> Iterator[None]:
     """Turn libvirt's errors in the block into a :class:`HostError`; also a decorator for mere queries."""
     try:
@@ -124,6 +112,25 @@ def answering() -> Iterator[None]:
             why=str(error),
             cure="Run 'winlab doctor'; then the same command again.",
         ) from error
+
+
+@answering()
+def capacity(conn: libvirt.virConnect) -> tuple[int, int]:
+    """How many processors a host has, and its memory in MiB."""
+    memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)  # virNodeGetInfo's may be of one NUMA node
+    return int(conn.getInfo()[2]), int(memory.get("total", 0)) >> 10
+
+
+@contextmanager
+def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
+    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.
+
+    :raises HostError: the connection was lost.
+    """
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise _lost(error) or WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
 
 
 def _lost(error: libvirt.libvirtError) -> HostError | None:
