@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, say
+from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
@@ -244,7 +244,8 @@ def prune(
     """Remove cached images that no recipe needs any more, and base volumes that no lab uses."""
     from winlab import Supplies
 
-    removed = Supplies().prune(dry_run=dry_run)
+    supplies = Supplies()
+    removed = supplies.prune(dry_run=dry_run)
     freed = sum(one.size for one in removed)
     if output is Output.JSON:
         rows = [{"place": one.place, "name": one.name, "bytes": one.size} for one in removed]
@@ -254,6 +255,7 @@ def prune(
     else:
         print_table(["WHERE", "NAME", "SIZE"], [[one.place, one.name, _mib(one.size)] for one in removed])
         say(f"{_mib(freed)} {'would be' if dry_run else 'are'} free again.")
+    report_silent(supplies.site)
 
 
 def _mib(size: int) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
@@ -130,8 +130,7 @@ def status(
         return
     own = Lab(lab)
     code = _show_status(own, output)
-    for one in own.site.silent:
-        say(one, error=True)
+    report_silent(own.site)
     raise typer.Exit(code)
 
 

@@ -99,9 +99,8 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
         problem = error.what
     disk = memory = 0
     volumes = {host.name: host.pool.names(f"{which}.") for host in hosts}
-    if record is not None and not any(volumes.values()):
-        silent = " ".join(str(one) for one in hosts.silent)
-        record, problem = None, silent or "its volumes are gone"
+    if record is not None and not any(volumes.values()) and not hosts.silent:
+        record, problem = None, "its volumes are gone"
     for host in hosts:
         own = volumes[host.name]
         below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
