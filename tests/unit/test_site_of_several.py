@@ -75,7 +75,7 @@ def test_one_that_is_off_is_named_when_a_node_needs_it(asked: list[str], monkeyp
         with pytest.raises(HostError, match="The hypervisor 'b' does not answer, and 'winlab-lab") as caught:
             hosts.on(on("b"))
     assert "No route to host" in caught.value.why
-    assert "winlab hypervisor list" in caught.value.cure
+    assert "winlab hypervisor list" in caught.value.cure  # the error itself has none
     assert [str(one) for one in here.silent] == [
         "The hypervisor 'b' does not answer: libvirt at 'x' does not answer (No route to host)."
     ]
@@ -114,7 +114,9 @@ def test_a_record_that_winlab_did_not_write_is_a_hypervisor_that_does_not_answer
     assert not any("ssh" in one for one in asked)
 
 
-def test_without_ovn_the_first_is_used_and_others_are_unknown(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ovn_the_first_is_used_and_others_are_unknown(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail() -> dict[str, str]:
         raise HostError("There is no OVN northbound socket.")
 
@@ -149,9 +151,9 @@ def test_with_facts_that_cannot_be_read_ovn_is_asked(asked: list[str], monkeypat
 
 def test_a_host_that_has_joined_makes_no_labs_by_itself(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     facts = sites.JoinedFacts(joined="chassis-1")
-    with pytest.raises(UsageError, match="has joined the site of another") as caught:
-        with site(monkeypatch, dict, facts).hypervisors():
-            pass
+    here = site(monkeypatch, dict, facts)
+    with pytest.raises(UsageError, match="has joined the site of another") as caught, here.hypervisors():
+        pass
     assert "WINLAB_LIBVIRT_URI" in caught.value.cure
 
 
@@ -198,6 +200,9 @@ def test_the_socket_and_the_facts_are_the_first_hypervisor_s(monkeypatch: pytest
     assert here.host_facts.nested
     with pytest.raises(WinlabError, match="stop here"), here.overlay():
         pass
-    assert calls == [("ann@host1", f"test ! -e {settings.HOST_FILE} || cat {settings.HOST_FILE}"), here.places.northbound]
+    assert calls == [
+        ("ann@host1", f"test ! -e {settings.HOST_FILE} || cat {settings.HOST_FILE}"),
+        here.places.northbound,
+    ]
     given = Site(libvirt="qemu+ssh://ann@host1/system", northbound="tcp:192.0.2.1:6641")
     assert given.places.northbound == "tcp:192.0.2.1:6641"

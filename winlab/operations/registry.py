@@ -11,7 +11,7 @@ from functools import partial
 from winlab import stopping
 from winlab.adapters.registered import Registered, check_name, check_uri
 from winlab.adapters.vm import connection
-from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.hypervisor import Hypervisor, Silent
 from winlab.adapters.vm.others import LIMIT
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
@@ -72,7 +72,7 @@ def every(site: Site) -> list[Listed]:
     uris = _uris(site)
     with site.hypervisors() as hosts, Threads(len(hosts.each)) as threads:
         answers = list(threads.map(lambda one: _asked(one, uris.get(one.name, "")), hosts))
-    found = answers + [Listed(one.name, uris.get(one.name, ""), one.error.what) for one in hosts.silent if one.name]
+    found = answers + [Listed(one.name, uris.get(one.name, ""), one.reason) for one in hosts.silent if one.name]
     return [found[0], *sorted(found[1:], key=lambda one: one.name)]
 
 
@@ -88,7 +88,7 @@ def show(name: str, site: Site) -> Shown:
     with site.hypervisors() as hosts:
         for silent in hosts.silent:
             if silent.name == name:
-                return Shown(Listed(name, uri, str(silent.error)), facts, checked, {})
+                return Shown(Listed(name, uri, silent.reason), facts, checked, {})
         (host,) = (one for one in hosts if one.name == name)
         listed = _asked(host, uri)
         with suppress(WinlabError):
@@ -160,7 +160,7 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
             if silent.name == name and not force:
                 raise HostError(
                     f"The hypervisor '{name}' does not answer, so it is unknown whether labs have machines there.",
-                    why=str(silent.error),
+                    why=silent.reason,
                     cure=f"Try again when it answers. If it never will: winlab hypervisor remove {name} --force",
                     causes=[silent.error],
                 )
@@ -202,8 +202,10 @@ def _asked(host: Hypervisor, uri: str) -> Listed:
 
     try:
         return stopping.patiently(ask, limit=ASKING)
-    except (TimeoutError, WinlabError) as error:
-        return replace(empty, problem=str(error))
+    except TimeoutError as error:
+        return replace(empty, problem=f"libvirt does not answer a question: {error}.")
+    except WinlabError as error:
+        return replace(empty, problem=Silent(host.name, error).reason)
 
 
 def _record(name: str, site: Site) -> Registered:

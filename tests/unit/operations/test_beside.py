@@ -100,7 +100,7 @@ def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tm
 
     @contextmanager
     def hypervisors(_self: Site) -> Any:
-        yield None
+        yield Hypervisors(())
 
     monkeypatch.setattr(Site, "hypervisors", hypervisors)
     monkeypatch.setattr(Site, "host_facts", plans.KVM)

@@ -69,8 +69,17 @@ class Silent:
 
     def __str__(self) -> str:
         """What to report: a sentence, and the reason."""
-        what = f"The hypervisor '{self.name}' does not answer" if self.name else UNKNOWN
-        return f"{what}: {self.error.what.removesuffix('.')}{f' ({self.error.why})' if self.error.why else ''}."
+        return f"{self._what}: {self.reason}"
+
+    @property
+    def _what(self) -> str:
+        return f"The hypervisor '{self.name}' does not answer" if self.name else UNKNOWN
+
+    @property
+    def reason(self) -> str:
+        """Why it does not answer, in one line."""
+        why = f" ({self.error.why})" if self.error.why else ""
+        return f"{self.error.what.removesuffix('.')}{why}."
 
     def is_maybe(self, name: str) -> bool:
         """Whether a hypervisor of this name is, or may be, this one."""
@@ -78,8 +87,7 @@ class Silent:
 
     def refusal(self, what: str) -> HostError:
         """The error of a command that needs it; *what* it needs it for, as the end of a sentence."""
-        title = f"The hypervisor '{self.name}' does not answer" if self.name else UNKNOWN
-        return HostError(f"{title}, {what}.", why=str(self.error), cure=CURE, causes=[self.error])
+        return HostError(f"{self._what}, {what}.", why=self.reason, cure=self.error.cure or CURE, causes=[self.error])
 
 
 @dataclass(frozen=True)
