@@ -15,6 +15,7 @@ from changing import World
 
 from winlab import Lab
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.checks import access
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
