@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from winlab.events import StepSkipped as StepSkipped
     from winlab.events import StepStarted as StepStarted
     from winlab.history.timeline import Timeline as Timeline
+    from winlab.hosts import Hosts as Hosts
     from winlab.lab import Lab as Lab
     from winlab.lab_snapshots import Snapshots as Snapshots
     from winlab.lab_snapshots import all_snapshots as all_snapshots
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from winlab.operations.diff import Difference as Difference
     from winlab.operations.drift.model import Drift as Drift
     from winlab.operations.explain import Explained as Explained
+    from winlab.operations.look import Overview as Overview
     from winlab.operations.planning import Proposal as Proposal
     from winlab.operations.watch import View as View
     from winlab.site import Site as Site
@@ -67,12 +69,14 @@ _NAMES = {
     "winlab.events": "Event Listener NodeCrashed NodeTransport Note RunEnded RunStarted StepChecking StepDone "
     "StepEvent StepFailed StepProgress StepSkipped StepStarted",
     "winlab.history.timeline": "Timeline",
+    "winlab.hosts": "Hosts",
     "winlab.lab": "Lab",
     "winlab.lab_snapshots": "Snapshots all_snapshots import_snapshot",
     "winlab.node": "Node",
     "winlab.operations.diff": "Difference",
     "winlab.operations.drift.model": "Drift",
     "winlab.operations.explain": "Explained",
+    "winlab.operations.look": "Overview",
     "winlab.operations.planning": "Proposal",
     "winlab.operations.watch": "View",
     "winlab.site": "Site",

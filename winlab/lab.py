@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
-    from winlab.operations.look import NodeStatus
+    from winlab.operations.look import NodeStatus, Overview
     from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
@@ -68,6 +68,16 @@ class Lab:
         site = site or Site()
         with site.in_use():
             return [Lab(name, site) for name in operations.look.all_labs(site)]
+
+    @staticmethod
+    def overview(site: Site | None = None) -> Overview:
+        """All labs of a site with their machines, in one look; and what could not be seen.
+
+        :raises HostError: the first hypervisor's libvirt does not answer.
+        """
+        site = site or Site()
+        with site.in_use():
+            return operations.look.overview(site)
 
     @staticmethod
     def known_names(site: Site | None = None) -> list[str]:

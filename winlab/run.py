@@ -1,8 +1,8 @@
 """The one module that starts processes.
 
-Everything else in winlab calls :func:`run`, :func:`watched`, :func:`head`, :func:`stream`, :func:`start` or
-:func:`replace`, so that tests can forbid all of them at once. A failed command is thus always shown in a form that can
-be pasted into a shell.
+Everything else in winlab calls :func:`run`, :func:`watched`, :func:`head`, :func:`stream`, :func:`beside`,
+:func:`start` or :func:`replace`, so that tests can forbid all of them at once. A failed command is thus always shown in
+a form that can be pasted into a shell.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NoReturn
 
 from winlab import stopping
@@ -354,6 +355,32 @@ def start(args: Sequence[str | Path], *, log: Path | None = None) -> int:
     finally:
         if not isinstance(sink, int):
             sink.close()
+
+
+@contextmanager
+def beside(args: Sequence[str | Path]) -> Iterator[Callable[[], str | None]]:
+    """Run a program for the length of a with-block, which gets a function: None while the program runs.
+
+    After the program has ended, the function returns the last lines of its errors.
+
+    :raises HostError: it is not installed, or can't be started.
+    """
+    words = _resolve(args, "")
+    null = subprocess.DEVNULL
+    with TemporaryFile() as errors:
+        with _startable(words, ""):
+            process = subprocess.Popen(words, stdin=null, stdout=null, stderr=errors, env=_environment(None))
+
+        def ended() -> str | None:
+            if process.poll() is None:
+                return None
+            errors.seek(0)
+            return "\n".join(_text(errors.read(ERRORS)).strip().splitlines()[-TAIL:])
+
+        try:
+            yield ended
+        finally:
+            _end(process)
 
 
 def replace(args: Sequence[str | Path]) -> NoReturn:

@@ -22,6 +22,7 @@ PHYSNET = "winlab"  # name in ovn-bridge-mappings and on the localnet port
 EXTERNAL_SWITCH = "winlab-external"  # logical switch with the localnet port, made by `winlab host setup`
 HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and chose
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
+NORTHBOUND = f"unix:{NB_SOCKET}"
 SB_SOCKET = Path("/run/ovn/ovnsb_db.sock")  # OVN southbound, which OVN opens for root alone
 GROUP = "libvirt"
 SHORTEST_STALL = 20  # seconds
@@ -78,7 +79,7 @@ def libvirt_uri() -> str:
 def northbound() -> str:
     """The OVN northbound database, in OVSDB's notation; ``WINLAB_OVN_NB`` names another."""
     used = _used.get()
-    return used.northbound if used else os.environ.get("WINLAB_OVN_NB") or f"unix:{NB_SOCKET}"
+    return used.northbound if used else os.environ.get("WINLAB_OVN_NB") or NORTHBOUND
 
 
 def network_is_here() -> bool:

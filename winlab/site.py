@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -12,26 +13,35 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 from winlab import lab_folder, settings, stopping
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
-from winlab.adapters.vm import connection
-from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.registered import Registered
+from winlab.adapters.remote import Remote
+from winlab.adapters.vm import connection, others
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
+from winlab.errors import HostError, UsageError, WinlabError
 from winlab.host import facts as recorded
+from winlab.host import joined
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
 
+READING = 10.0  # seconds for the list of hypervisors: commands that need no OVN must not wait for one that hangs
+REST = 30.0  # seconds until a hypervisor that did not answer is asked again
+
 
 class Site:
-    """Where labs live. A site has one hypervisor in this version; only :meth:`hypervisors` knows that.
+    """Where labs live: the first hypervisor, and others that ``winlab hypervisor add`` recorded.
 
-    :param libvirt: the hypervisor's URI; by default ``WINLAB_LIBVIRT_URI``, else ``qemu:///system``.
+    :param libvirt: the first hypervisor's URI; by default ``WINLAB_LIBVIRT_URI``, else ``qemu:///system``.
     :param northbound: OVN's northbound database, in OVSDB's notation; by default ``WINLAB_OVN_NB``, else the socket
-        that ``winlab host setup`` made.
+        that ``winlab host setup`` made on the first hypervisor, which is reached by ssh if libvirt is.
     :param cache: the folder of images and artifacts; by default ``WINLAB_CACHE``, else the user's.
     :param state: the folder of the labs' secrets and journals; by default ``WINLAB_STATE``, else the user's.
-    :param pool: the name of the hypervisor's storage pool.
-    :param facts: what is known of the host; by default what ``winlab host setup`` recorded.
+    :param pool: the name of the hypervisors' storage pools.
+    :param facts: what is known of the first host; by default what ``winlab host setup`` recorded there.
     """
+
+    silent: tuple[Silent, ...] = ()  # the hypervisors that did not answer when they were last needed
 
     def __init__(
         self,
@@ -47,19 +57,28 @@ class Site:
             cache=cache or settings.cache_dir(),
             state=state or settings.state_dir(),
             libvirt=libvirt or settings.libvirt_uri(),
-            northbound=northbound or settings.northbound(),
+            northbound=northbound or self._default_northbound(libvirt or settings.libvirt_uri()),
         )
         self.pool_name = pool
         self._facts = facts
+        self._resting: dict[str, tuple[float, Silent]] = {}
+
+    @staticmethod
+    def _default_northbound(libvirt: str) -> str:
+        """As the environment says; the socket of winlab is the first hypervisor's, which may be another host."""
+        named, there = settings.northbound(), Remote.of(libvirt)
+        return named if there is None or named != settings.NORTHBOUND else there.url(settings.NB_SOCKET)
 
     @property
     def host_facts(self) -> HostFacts:
-        """What is known of the site and of its hypervisor, in one value: what a plan is made for.
+        """What is known of the site and of its first hypervisor, in one value: what a plan is made for.
 
         :raises UsageError: the recorded facts can't be read.
+        :raises HostError: the first hypervisor is another host, and ssh does not connect to it.
         """
         if self._facts is None:
-            self._facts = recorded.read_facts()
+            there = Remote.of(self.places.libvirt)
+            self._facts = recorded.read_facts() if there is None else recorded.read_facts_of(there)
         return self._facts
 
     def in_use(self) -> AbstractContextManager[None]:
@@ -68,25 +87,88 @@ class Site:
 
     @contextmanager
     def hypervisors(self) -> Iterator[Hypervisors]:
-        """The hypervisors, connected for the length of a with-block.
+        """The hypervisors, connected for the length of a with-block. Only the first one must answer.
 
         :raises AccessError: this user may not use libvirt.
-        :raises HostError: libvirt does not answer.
+        :raises HostError: the first one's libvirt does not answer.
+        :raises UsageError: this host has joined the site of another one.
         """
-        with connection.connected(self.places.libvirt) as conn:
+        with connection.connected(self.places.libvirt) as conn, ExitStack() as opened:
             pool = partial(StoragePool, conn, self.pool_name)
-            yield Hypervisors((Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine),))
+            first = Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine)
+            rest = self._others(opened)
+            self.silent = tuple(one for one in rest if isinstance(one, Silent))
+            yield Hypervisors((first, *(one for one in rest if isinstance(one, Hypervisor))), self.silent)
 
     @contextmanager
     def storage(self) -> Iterator[Hypervisors]:
-        """The hypervisors, after a check that each has its storage pool.
+        """The hypervisors, after a check that each has its storage pool. Others without one count as silent.
 
-        :raises HostError: libvirt does not answer, or has no such pool.
+        :raises HostError: the first one's libvirt does not answer, or has no such pool.
         """
         with self.hypervisors() as hosts:
-            for one in hosts:
-                _ = one.pool
-            yield hosts
+            _ = hosts.each[0].pool
+            lacking = []
+            for one in hosts.each[1:]:
+                try:
+                    _ = one.pool
+                except WinlabError as error:
+                    lacking.append(Silent(one.name, error))
+            self.silent = (*hosts.silent, *lacking)
+            names = [one.name for one in lacking]
+            yield Hypervisors(tuple(one for one in hosts if one.name not in names), self.silent)
+
+    def _others(self, opened: ExitStack) -> list[Hypervisor | Silent]:
+        """The hypervisors besides the first, connected until *opened* ends.
+
+        One that did not answer is not asked again for a while: each try takes seconds.
+        """
+        try:
+            facts = self.host_facts
+        except WinlabError:
+            facts = None  # who needs them reports that
+        if facts is not None:
+            self._require_first(facts)
+            if not joined.has_others(facts):
+                return []  # so a site with one host needs no OVN for this
+        try:
+            records = self.registered()
+        except WinlabError as error:
+            return [Silent("", error)]
+        now = time.monotonic()
+        resting = {name: one for name, (since, one) in self._resting.items() if now - since < REST and name in records}
+        asked = {name: read for name, read in records.items() if name not in resting}
+        found = others.connect(asked, self.pool_name, opened)
+        self._resting.update({one.name: (now, one) for one in found if isinstance(one, Silent)})
+        return [*found, *resting.values()]
+
+    def _require_first(self, facts: HostFacts) -> None:
+        """Check that a libvirt on this host is that of a site's first host: labs' network is made there."""
+        if (site := joined.site_of(facts)) and Remote.of(self.places.libvirt) is None:
+            raise UsageError(
+                "This host has joined the site of another one, and labs are made from there.",
+                why=f"'winlab host setup --join' made it a hypervisor of '{site}'.",
+                cure="Run the command on that host, or with WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system of it.",
+            )
+
+    def registered(self) -> dict[str, Callable[[], Registered]]:
+        """The hypervisors that are recorded besides the first, by name; each raises WinlabError if it can't be used.
+
+        :raises AccessError: this user may not use OVN's northbound database.
+        :raises HostError: it does not answer.
+        """
+
+        def read() -> dict[str, str]:
+            with self.overlay() as northbound:
+                return northbound.hypervisors()
+
+        try:
+            texts = stopping.patiently(read, limit=READING)
+        except TimeoutError as error:
+            raise HostError(
+                "The OVN northbound database does not answer.", why=str(error), cure="Run 'sudo winlab host setup'."
+            ) from error
+        return {name: partial(Registered.parse, name, text) for name, text in texts.items()}
 
     def overlay(self) -> AbstractContextManager[Northbound]:
         """A connection to OVN's northbound database, for the length of a with-block.

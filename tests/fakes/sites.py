@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from winlab.adapters.registered import Registered
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.engine.lab_on_site import LabOnSite
@@ -40,3 +41,31 @@ def lab(name: str = "lab", *hypervisors: Hypervisor, overlay: Any = None) -> Lab
     """A lab on such a site."""
     site = FakeSite(*hypervisors, overlay=overlay)
     return LabOnSite.find(name, site, site.each)
+
+
+class JoinedFacts(HostFacts):
+    """The facts of a host of a site with several."""
+
+    tunnel_mtu: int = 1442
+    joined: str = ""
+
+
+def record(host: str = "host2", **facts: Any) -> str:
+    """What OVN's database has of another hypervisor."""
+    return Registered(uri=f"qemu+ssh://ann@{host}/system", facts=MachineFacts(**facts)).model_dump_json()
+
+
+class Recorder:
+    """OVN's northbound database, as far as it has the list of hypervisors."""
+
+    def __init__(self, **texts: str) -> None:
+        self.texts = {name.replace("_", "-"): text for name, text in texts.items()}
+
+    def hypervisors(self) -> dict[str, str]:
+        return dict(self.texts)
+
+    def put_hypervisor(self, name: str, text: str | None) -> None:
+        if text is None:
+            del self.texts[name]
+        else:
+            self.texts[name] = text

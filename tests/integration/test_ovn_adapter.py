@@ -435,3 +435,32 @@ def test_a_lab_that_grows_and_shrinks_keeps_the_rows_that_stay(database: Databas
     assert {tag["winlab-plan"] for tag in database.tags("Logical_Router_Static_Route")} == {new.digest}
     northbound.apply(topology(old))
     assert database.contents() == contents
+
+
+def test_hypervisors_are_recorded_beside_what_others_have_there(database: Database, northbound: Northbound) -> None:
+    database.nbctl("set", "NB_Global", ".", "external_ids:other=kept", "external_ids:winlab-hypervisor-Odd=x")
+    northbound.put_hypervisor("b", '{"uri": "first"}')
+    northbound.put_hypervisor("c", "{}")
+    northbound.put_hypervisor("b", '{"uri": "second", "words": "a \\"b\\", c=d"}')
+    with ovn.connect(database.remote) as other:
+        assert other.hypervisors() == {"b": '{"uri": "second", "words": "a \\"b\\", c=d"}', "c": "{}"}
+        other.put_hypervisor("c", None)
+        other.put_hypervisor("c", None)
+    assert database.nbctl("get", "NB_Global", ".", "external_ids:other") == "kept"
+    with ovn.connect(database.remote) as other:
+        assert list(other.hypervisors()) == ["b"]
+
+
+def test_two_users_record_hypervisors_at_the_same_time(database: Database) -> None:
+    def put(name: str) -> None:
+        with ovn.connect(database.remote) as own:
+            own.put_hypervisor(name, "{}")
+
+    names = ["a", "b", "c", "d"]
+    threads = [threading.Thread(target=put, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT)
+    with ovn.connect(database.remote) as own:
+        assert list(own.hypervisors()) == names

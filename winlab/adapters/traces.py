@@ -18,11 +18,14 @@ Kind = Literal["domain", "network", "volume"]
 USERS = "winlab did not make it"
 
 
-def labs(hypervisors: Hypervisors, overlay: Overlay) -> dict[str, list[domains.Machine]]:
+def labs(
+    hypervisors: Hypervisors, overlay: Overlay, without: Callable[[WinlabError], None] | None = None
+) -> dict[str, list[domains.Machine]]:
     """Every lab with its machines, sorted; including labs of which only network rows or volumes are left.
 
     Volumes that something else depends on do not count: removing the lab leaves them.
 
+    :param without: called if OVN does not answer; then the networks are left out. None: that is an error.
     :raises HostError: libvirt or OVN does not answer.
     """
     machines_by_lab: dict[str, list[domains.Machine]] = {}
@@ -32,9 +35,14 @@ def labs(hypervisors: Hypervisors, overlay: Overlay) -> dict[str, list[domains.M
         rest = [name for name in one.pool.names() if volume_names.lab_of(name) not in machines_by_lab]
         for name in disks.unused(one, rest):
             machines_by_lab.setdefault(str(volume_names.lab_of(name)), [])
-    with overlay() as northbound:
-        for lab in northbound.labs():
-            machines_by_lab.setdefault(lab, [])
+    try:
+        with overlay() as northbound:
+            for lab in northbound.labs():
+                machines_by_lab.setdefault(lab, [])
+    except WinlabError as error:
+        if without is None:
+            raise
+        without(error)
     return dict(sorted(machines_by_lab.items()))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from winlab.cli.complete import complete_images, complete_nodes
 from winlab.printable import printable
+
+if TYPE_CHECKING:
+    from winlab import Site
 
 
 class SourceKind(StrEnum):
@@ -63,6 +66,12 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
     :param error: print it on the standard error.
     """
     print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
+
+
+def report_silent(site: Site) -> None:
+    """Report the hypervisors that did not answer, on the standard error: what was shown is not all there is."""
+    for one in site.silent:
+        say(one, error=True)
 
 
 def drop_output(stream: BinaryIO | None = None) -> None:

@@ -74,6 +74,17 @@ def complete_faults(ctx: typer.Context) -> list[str]:
     return [*faults, *complete_nodes(ctx)]
 
 
+def complete_hypervisors() -> list[str]:
+    """Names of hypervisors."""
+    from winlab.errors import WinlabError
+    from winlab.hosts import Hosts
+
+    try:
+        return Hosts().names()
+    except WinlabError:
+        return []
+
+
 def complete_snapshots(ctx: typer.Context) -> list[str]:
     """Snapshots: as NAME those of the lab that the command line names so far, as LAB@NAME all."""
     from winlab import snapshots

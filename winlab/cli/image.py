@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, say
+from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
@@ -244,8 +244,10 @@ def prune(
     """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses."""
     from winlab import Supplies
 
-    removed = Supplies().prune(dry_run=dry_run)
-    kept = Supplies().kept_for_snapshots()
+    supplies = Supplies()
+    removed = supplies.prune(dry_run=dry_run)
+    kept = supplies.kept_for_snapshots()
+    report_silent(supplies.site)
     freed = sum(one.size for one in removed)
     if output is Output.JSON:
         rows = [{"place": one.place, "name": one.name, "bytes": one.size} for one in removed]

@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
@@ -21,7 +21,7 @@ from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from winlab import Lab
+    from winlab import Lab, Overview
 
 SPEC, SOURCES = SpecFlags(), SourceFlags()
 
@@ -152,7 +152,10 @@ def status(
 
         follow(Lab(lab), output)
         return
-    raise typer.Exit(_show_status(Lab(lab), output))
+    own = Lab(lab)
+    code = _show_status(own, output)
+    report_silent(own.site)
+    raise typer.Exit(code)
 
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
@@ -199,10 +202,18 @@ def _lab_flag(lab: str) -> str:
 
 
 def list_labs(output: Format = Output.TABLE) -> None:
-    """Show all labs of this host."""
+    """Show all labs of this host, and of the other hypervisors of its site. Exit code 20: some did not answer."""
     from winlab import Lab
 
-    labs = {lab.name: lab.machines() for lab in Lab.all()}
+    found = Lab.overview()
+    _show_labs(found, output)
+    for one in found.unknown:
+        say(one, error=True)
+    raise typer.Exit(ExitCode.PARTLY if found.unknown else ExitCode.OK)
+
+
+def _show_labs(found: Overview, output: Output) -> None:
+    labs = found.labs
     if output is Output.JSON:
         current().result = [
             {

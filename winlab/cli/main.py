@@ -20,6 +20,7 @@ from winlab.cli import (
     cluster,
     fault,
     host,
+    hypervisor,
     image,
     iso,
     lab,
@@ -73,6 +74,7 @@ snapshot.register(app)
 host.register(app)
 app.add_typer(support.app, name="support")
 app.add_typer(fault.app, name="fault")
+app.add_typer(hypervisor.app, name="hypervisor")
 app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")

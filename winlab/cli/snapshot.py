@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, Output, print_table, say
+from winlab.cli.common import Anyone, Output, print_table, report_silent, say
 from winlab.cli.complete import complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import Format, LabName, checked_lab, current
 
@@ -87,9 +87,11 @@ def list_snapshots(
     output: Format = Output.TABLE,
 ) -> None:
     """Show all snapshots, and what each costs."""
-    from winlab import Lab, all_snapshots
+    from winlab import Lab, Site, all_snapshots
 
-    rows = all_snapshots() if lab is None else Lab(checked_lab(lab)).snapshots.list()
+    site = Site()
+    rows = all_snapshots(site) if lab is None else Lab(checked_lab(lab), site).snapshots.list()
+    report_silent(site)
     if output is Output.JSON:
         current().result = [_as_json(row) for row in rows]
         return

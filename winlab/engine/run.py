@@ -71,12 +71,11 @@ class Run(LabOnSite):
     ) -> Run:
         """A run of the plan on a site, by the facts that the plan was made from."""
         known = plan.hypervisors
-        planned = Hypervisors(
-            tuple(
-                replace(one, read_facts=partial(known.__getitem__, one.name)) if one.name in known else one
-                for one in hypervisors
-            )
+        each = tuple(
+            replace(one, read_facts=partial(known.__getitem__, one.name)) if one.name in known else one
+            for one in hypervisors
         )
+        planned = replace(hypervisors, each=each)
         return cls(site.folder(plan.lab), site, planned, Pace.of(known.values()), plan, stock, sources or Sources())
 
     @property

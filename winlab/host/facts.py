@@ -14,6 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from winlab import documents, files
+from winlab.adapters.remote import Remote
 from winlab.design.plan.facts import DEFAULT_RESOLVERS, HostFacts
 from winlab.design.plan.resolvers import is_server
 from winlab.errors import HostError, UsageError
@@ -24,33 +25,48 @@ from winlab.settings import HOST_FILE
 # (man systemd-resolved.service, section /ETC/RESOLV.CONF).
 RESOLV_FILES = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 
+_CURE = "Run 'sudo winlab host setup' on that host; it writes a new file."
+
 
 def read_facts(path: Path = HOST_FILE) -> HostFacts:
     """Read the facts; the defaults if there is no file.
 
     :raises UsageError: the file is unreadable or invalid; the message names the line or field.
     """
-    cure = "Run 'sudo winlab host setup'; it writes a new file."
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return HostFacts()
     except (OSError, UnicodeDecodeError) as error:
         said = f"The host's facts '{path}' can't be read."
-        raise UsageError(said, why=str(error), cure=cure, causes=[error]) from error
+        raise UsageError(said, why=str(error), cure=_CURE, causes=[error]) from error
+    return _parsed(text, str(path))
+
+
+def read_facts_of(host: Remote) -> HostFacts:
+    """Read the facts of another host by ssh; the defaults if it has no file.
+
+    :raises HostError: ssh does not connect, or the file can't be read there.
+    :raises UsageError: the file is invalid.
+    """
+    text = host.call(f"test ! -e {HOST_FILE} || cat {HOST_FILE}")
+    return _parsed(text, f"{host}:{HOST_FILE}") if text else HostFacts()
+
+
+def _parsed(text: str, where: str) -> HostFacts:
     try:
         document = documents.from_yaml(text)
         if not isinstance(document, dict):
-            raise UsageError(f"The host's facts '{path}' can't be used.", why="It is not a mapping.", cure=cure)
+            raise UsageError(f"The host's facts '{where}' can't be used.", why="It is not a mapping.", cure=_CURE)
         return HostFacts.model_validate({**document, "recorded": True})
     except yaml.YAMLError as error:
-        raise UsageError(f"The host's facts '{path}' can't be used.", why=str(error), cure=cure) from error
+        raise UsageError(f"The host's facts '{where}' can't be used.", why=str(error), cure=_CURE) from error
     except ValidationError as error:
         fields = "; ".join(
             f"line {_line(text, item['loc'])}, {'.'.join(map(str, item['loc']))}: {item['msg']}"
             for item in error.errors()
         )
-        raise UsageError(f"The host's facts '{path}' can't be used.", why=fields, cure=cure) from error
+        raise UsageError(f"The host's facts '{where}' can't be used.", why=fields, cure=_CURE) from error
 
 
 def _line(text: str, place: tuple[int | str, ...]) -> int:

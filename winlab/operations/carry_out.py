@@ -6,7 +6,7 @@ the same job resumes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -62,6 +62,7 @@ class Job(Generic[T]):
 
     :param work: does it under the lab's lock; returns the job's result.
     :param must_exist: the lab has machines. If another account made it, no folder and no journal of it stays here.
+    :param nodes: of an existing lab, the nodes that the work needs; none: all.
     :param storage: each hypervisor must have its storage pool.
     :param locks: False: the work only reads, or calls :func:`hold`.
     """
@@ -69,6 +70,7 @@ class Job(Generic[T]):
     lab: str
     work: Callable[[Underway], T]
     must_exist: bool = False
+    nodes: Sequence[str] = ()
     storage: bool = False
     locks: bool = True
 
@@ -77,15 +79,17 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
     """Carry out a job.
 
     :raises NotFoundError: there is no such lab, and the job needs one.
+    :raises HostError: a hypervisor that has needed nodes does not answer; nothing was touched.
     :raises ConflictError: another winlab is working on the lab.
     :raises Stopped: the work was asked to stop.
     :raises WinlabError: the work failed.
     """
-    from winlab.operations import look  # imports the guests' clients, which single steps don't need
+    from winlab.operations import absent, look  # import the guests' clients, which single steps don't need
 
     folder = site.folder(job.lab)
     with site.storage() if job.storage else site.hypervisors() as hosts, ExitStack() as held:
         if job.must_exist:
+            absent.require(job.lab, site, hosts, job.nodes)
             look.find(job.lab, hosts)
         stopping.check()
         foreign = job.must_exist and not folder.path.exists()

@@ -9,7 +9,7 @@ from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.errors import WinlabError, together
 from winlab.events import Listener, Note, StepDone
-from winlab.operations import golden, join, owner
+from winlab.operations import absent, golden, join, owner
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.snapshot import delete as deletion
 from winlab.site import Site
@@ -21,6 +21,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     :param anyone: even if another user made it.
     :returns: what was removed, as text; empty if there was nothing.
     :raises ConflictError: another user made it; nothing was touched.
+    :raises HostError: it has or may have machines on a hypervisor that does not answer; the rest was removed.
     :raises Stopped: the work was asked to stop; the rest is still there.
     """
     removed: list[str] = []
@@ -50,6 +51,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
                 gone("context", kubeconfig.name(lab))
         except WinlabError as error:
             problems.append(error)
+        problems += [absent.remains(one, lab, site) for one in absent.of_lab(lab, site, hosts)]
         try:
             deletion.tidy(lab, hosts, record)
         except WinlabError as error:

@@ -15,7 +15,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
 from winlab.design.spec.sizes import human
 from winlab.errors import ConflictError
-from winlab.operations import recorded
+from winlab.operations import absent, recorded
 from winlab.operations.recorded import Recorded
 from winlab.site import Site
 
@@ -61,6 +61,7 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     :raises ConflictError: its machines are not made from what is recorded, or it joined an external cluster.
     """
     held = recorded.read(site.folder(plan.lab))
+    absent.require(plan.lab, site, hosts)
     if held.plan.joins:
         raise ConflictError(
             f"The lab '{plan.lab}' joined an external cluster.",

@@ -51,7 +51,7 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
         under.one_step(f"fault {wanted.id}", partial(there.add, wanted), usual=5)
         return wanted
 
-    return carry_out(Job(lab, work, must_exist=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, nodes=wanted.nodes), site, tell)
 
 
 def active(lab: str, site: Site) -> list[Fault]:

@@ -13,14 +13,24 @@ from winlab.adapters.guests.systems import ways
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.adapters.vm.pushed import Pushed
+from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import LabFolder
+from winlab.operations import recorded
 from winlab.site import Site
 from winlab.steps.power import clock
 from winlab.threads import Threads
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Every lab with its machines; and why others may be missing, a sentence each: what did not answer."""
+
+    labs: dict[str, list[Machine]]
+    unknown: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,23 @@ def kubectl(folder: LabFolder) -> Kubectl | None:
 
 
 def all_labs(site: Site) -> dict[str, list[Machine]]:
-    """Every lab of the host with its machines, including labs of which only network rows or volumes are left."""
+    """Every lab of the site with its machines, including labs of which only network rows or volumes are left.
+
+    ``site.silent`` are the hypervisors that did not answer: their machines and volumes are missing.
+    """
     with site.storage() as hosts:
         return traces.labs(hosts, site.overlay)
+
+
+def overview(site: Site) -> Overview:
+    """Every lab, as :func:`all_labs`. If OVN does not answer, labs of which only a network is left are missing.
+
+    :raises HostError: the first hypervisor's libvirt does not answer.
+    """
+    problems: list[WinlabError] = []
+    with site.storage() as hosts:
+        labs = traces.labs(hosts, site.overlay, problems.append)
+    return Overview(labs, (*map(str, site.silent), *(error.what for error in problems)))
 
 
 def known_names(site: Site) -> list[str]:
@@ -63,11 +87,11 @@ def known_names(site: Site) -> list[str]:
 def find(lab: str, hosts: Hypervisors) -> list[Machine]:
     """The lab's machines.
 
-    :raises NotFoundError: it has none.
+    :raises NotFoundError: it has none on the hypervisors that answer.
     """
     lab_machines = hosts.machines(lab)
     if not lab_machines:
-        raise _no_lab(lab, {machine.tag.lab for machine in hosts.machines()})
+        raise _no_lab(lab, {machine.tag.lab for machine in hosts.machines()}, hosts.silent)
     return lab_machines
 
 
@@ -78,12 +102,12 @@ def find_nodes(lab: str, nodes: Sequence[str], hosts: Hypervisors) -> list[Machi
     :raises NotFoundError: there is no such lab, or no such node in it.
     """
     lab_machines = find(lab, hosts)
-    require_known(lab, nodes, [machine.tag.node for machine in lab_machines])
+    require_known(lab, nodes, [machine.tag.node for machine in lab_machines], hosts.silent)
     return [machine for machine in lab_machines if not nodes or machine.tag.node in nodes]
 
 
 def require_lab(lab: str, site: Site) -> None:
-    """Check that there is a lab of this name, or what is left of one. If libvirt does not answer, it can't be known.
+    """Check that there is a lab of this name, or what is left of one. If a libvirt does not answer, it can't be known.
 
     :raises NotFoundError: there is none.
     :raises AccessError: the folder of all labs is another user's.
@@ -94,14 +118,15 @@ def require_lab(lab: str, site: Site) -> None:
         there = all_labs(site)
     except WinlabError:
         return
-    if lab not in there:
+    if lab not in there and not site.silent:
         raise _no_lab(lab, there)
 
 
-def _no_lab(lab: str, others: Iterable[str]) -> NotFoundError:
+def _no_lab(lab: str, others: Iterable[str], silent: Sequence[Silent] = ()) -> NotFoundError:
     names = ", ".join(sorted(others))
     return NotFoundError(
-        f"There is no lab '{lab}'.",
+        f"There is no lab '{lab}'{' on the hypervisors that answer' if silent else ''}.",
+        why=" ".join(map(str, silent)),
         cure=f"There are: {names}." if names else "Create one with 'winlab create --spec 1-1-1'.",
     )
 
@@ -114,14 +139,19 @@ def find_node(lab: str, node: str, hosts: Hypervisors) -> Machine:
     return find_nodes(lab, [node], hosts)[0]
 
 
-def require_known(lab: str, nodes: Iterable[str], known: Collection[str]) -> None:
+def require_known(lab: str, nodes: Iterable[str], known: Collection[str], silent: Sequence[Silent] = ()) -> None:
     """Check that nodes are among the *known* ones of a lab.
 
+    :param silent: hypervisors that did not answer and may have others.
     :raises NotFoundError: one is not.
     """
     for node in nodes:
         if node not in known:
-            raise NotFoundError(f"The lab '{lab}' has no node '{node}'.", cure=f"It has: {', '.join(known)}.")
+            raise NotFoundError(
+                f"The lab '{lab}' has no node '{node}'{' on the hypervisors that answer' if silent else ''}.",
+                why=" ".join(map(str, silent)),
+                cure=f"It has: {', '.join(known)}.",
+            )
 
 
 def require_running(machine: Machine) -> None:
@@ -179,18 +209,33 @@ def machines(lab: str, site: Site) -> list[Machine]:
 def status(lab: str, site: Site) -> list[NodeStatus]:
     """The lab's nodes as they are now; each running node is asked over a verified login.
 
-    A wrong clock, as after the host slept, is also a problem of the node, if it can be checked quickly.
+    A wrong clock, as after the host slept, is also a problem of the node, if it can be checked quickly. The state of
+    nodes on a hypervisor that does not answer is ``unknown``.
 
     :raises NotFoundError: there is no such lab.
     """
+    folder = site.folder(lab)
     with site.hypervisors() as hosts:
-        lab_machines = find(lab, hosts)
+        unknown = _unknown(folder, hosts)
+        lab_machines = hosts.machines(lab) if unknown else find(lab, hosts)
         skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
         own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
-    folder = site.folder(lab)
     with Threads(max_workers=8) as pool:
         asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
-        return [replace(status, pushed=programs) for status, programs in zip(asked, own, strict=True)]
+        return [*(replace(status, pushed=programs) for status, programs in zip(asked, own, strict=True)), *unknown]
+
+
+def _unknown(folder: LabFolder, hosts: Hypervisors) -> list[NodeStatus]:
+    """The recorded nodes of a lab whose hypervisors do not answer."""
+    answering = {one.name for one in hosts}
+    return [
+        NodeStatus(tags.of(plan, node), "unknown", None, str(silent))
+        for plan in (recorded.standing(folder)[-1:] if hosts.silent else ())
+        for node in plan.nodes
+        if node.hypervisor not in answering
+        for silent in hosts.silent
+        if silent.is_maybe(node.hypervisor)
+    ]
 
 
 def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:

@@ -129,7 +129,7 @@ def _switch(verb: str, lab: str, site: Site, nodes: Sequence[str], tell: Listene
         faults.forget_over(lab, hosts)
         return switched
 
-    return carry_out(Job(lab, work, must_exist=True, storage=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, nodes=nodes, storage=True), site, tell)
 
 
 def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:

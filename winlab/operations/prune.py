@@ -111,6 +111,7 @@ def remove(item: Item, site: Site) -> tuple[int, str]:
             with site.storage() as hosts:
                 for host in hosts:
                     _remove_base(host.pool, golden.base_volume(item.name, item.golden.key))
+                left = " ".join(map(str, hosts.silent))
         except HostError as error:
             left = error.what
     return cache.remove(item.image.key), left

@@ -110,7 +110,7 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
         change = partial(bring_back if restore else push, machine, binary, drives, kubectl)
         return under.one_step(f"push {node}", change, usual=60, node=node)
 
-    return carry_out(Job(lab, work, must_exist=True), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, nodes=[node]), site, tell)
 
 
 def require(machine: Machine, binary: str, *, restore: bool) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import connection, crash, domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
 from winlab.design.render.domain import serial_log
@@ -112,9 +113,12 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
             read = crash.read(hosts.on(machine).conn, machine)
         return [] if read is None else [_json(f"{place}/crash.json", events.record(told(node, read)))]
 
+    def qemu_log() -> list[File]:
+        return [_file(f"{place}/qemu.log", state.QEMU_LOGS / f"{machine.domain}.log")]
+
     made = [
         Source(f"{within}domain of {node}", xml),
-        Source(f"{within}QEMU's log of {node}", lambda: [_file(f"{place}/qemu.log", _qemu_log(machine))]),
+        *([Source(f"{within}QEMU's log of {node}", qemu_log)] if machine.hypervisor == HYPERVISOR else []),
         Source(f"{within}serial port of {node}", lambda: _serial(machine, site, place)),
         Source(f"{within}earlier screens of {node}", lambda: _folder(f"{place}/screens", pictures)),
     ]
@@ -152,7 +156,10 @@ def _versions(site: Site) -> dict[str, str]:
     try:
         with site.hypervisors() as hosts:
             for one in hosts:
-                made |= connection.versions(one.conn)
+                ours = one.name == HYPERVISOR
+                found = connection.versions(one.conn).items()
+                made |= {name if ours else f"{name} on {one.name}": version for name, version in found}
+            made |= {f"libvirt on {one.name or 'others'}": f"not known: {one}" for one in hosts.silent}
     except Exception as error:
         made["libvirt"] = f"not known: {error}"
     return made
@@ -211,10 +218,6 @@ def _northbound(lab: str, site: Site) -> Any:
 
 def _asker(folder: LabFolder, path: str, words: tuple[str, ...]) -> Callable[[], list[File]]:
     return lambda: [_text(path, Kubectl.of(folder).run(*words, limit=LIMIT))]
-
-
-def _qemu_log(machine: Machine) -> Path:
-    return state.QEMU_LOGS / f"{machine.domain}.log"
 
 
 def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:

@@ -15,6 +15,7 @@ from changing import World
 
 from winlab import Lab
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.checks import access
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
@@ -100,7 +101,7 @@ def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tm
 
     @contextmanager
     def hypervisors(_self: Site) -> Any:
-        yield None
+        yield Hypervisors(())
 
     monkeypatch.setattr(Site, "hypervisors", hypervisors)
     monkeypatch.setattr(Site, "host_facts", plans.KVM)

@@ -15,8 +15,9 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import differences, faults, rows, southbound, writes
+from winlab.adapters.overlay import differences, faults, registry, rows, southbound, writes
 from winlab.adapters.overlay.differences import Difference
+from winlab.adapters.remote import forwarded
 from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import golden, tags
 from winlab.design.render.topology import Topology
@@ -182,6 +183,14 @@ class Northbound:
         """
         return cast(bool, self._execute(faults.Put(self._api, lab, fault, record, rules)))
 
+    def hypervisors(self) -> dict[str, str]:
+        """What is recorded of the site's other hypervisors, by their names: texts that anyone may have written."""
+        return registry.texts(self._api)
+
+    def put_hypervisor(self, name: str, text: str | None) -> None:
+        """Record a hypervisor, or remove its record if there is no text."""
+        self._execute(registry.Put(self._api, name, text))
+
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; returns whether there were any."""
         return cast(bool, self._execute(writes.Remove(self._api, lab)))
@@ -241,10 +250,16 @@ class _Api(impl_idl.OvnNbApiIdlImpl):  # type: ignore[misc]
 def connect(remote: str | None = None) -> Iterator[Northbound]:
     """Connect to the northbound database; *remote* in OVSDB's notation, default :func:`settings.northbound`.
 
+    ``ssh://user@host/path`` is a socket of another host.
+
     :raises HostError: there is no database.
     :raises AccessError: this user may not use it.
     """
     remote = remote or settings.northbound()
+    if remote.startswith("ssh:"):
+        with forwarded(remote) as socket, connect(f"unix:{socket}") as northbound:
+            yield northbound
+        return
     if remote.startswith("unix:"):
         _check_socket(Path(remote.removeprefix("unix:")))
     try:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeAlias
+from urllib.parse import quote, urlsplit
 
 import libvirt
 
 from winlab import settings, stopping
+from winlab.adapters import remote
+from winlab.adapters.remote import Remote
 from winlab.errors import AccessError, HostError, WinlabError
 
 Connection: TypeAlias = libvirt.virConnect
@@ -24,34 +27,47 @@ def _quiet(_context: object, _error: object) -> None:
 libvirt.registerErrorHandler(_quiet, None)
 
 
-def connect(uri: str | None = None) -> libvirt.virConnect:
+def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virConnect:
     """Open a connection; *uri* defaults to :func:`settings.libvirt_uri`.
 
+    :param limit: seconds in which it must be open; by default :data:`OPENING`.
     :raises AccessError: this user may not use libvirt.
     :raises HostError: libvirt does not answer.
     """
     uri = uri or settings.libvirt_uri()
+    host, by_ssh = Remote.of(uri), _by_program(uri)
+    there = "" if host is None else f" on '{host}'"
     try:
-        return stopping.patiently(lambda: libvirt.open(uri), limit=OPENING)
+        return stopping.patiently(lambda: libvirt.open(by_ssh), limit=OPENING if limit is None else limit)
     except TimeoutError as error:
         raise HostError(
             f"libvirt at '{uri}' does not answer.",
             why=f"It took the connection, and gave {error}: it hangs, or the host is overloaded.",
-            cure="End libvirtd, then run 'sudo winlab host setup'; it starts it again.",
+            cure=f"End libvirtd{there}, then run 'sudo winlab host setup'{there}; it starts it again.",
         ) from error
     except libvirt.libvirtError as error:
         text = str(error)
-        if "ermission denied" in text or "authentication" in text:
+        refused = "ermission denied" in text or "authentication" in text
+        if host is not None and not (refused and "libvirt-sock" in text):
+            raise HostError(f"libvirt at '{uri}' does not answer.", why=text, cure=host.cure) from error
+        if refused:
             raise AccessError(
                 f"You may not use libvirt at '{uri}'.",
                 why=text,
-                cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER' and log in again.",
+                cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER'{there} and log in again.",
             ) from error
         raise HostError(
             f"libvirt at '{uri}' does not answer.",
             why=text,
             cure="Run 'sudo winlab host setup'; 'winlab doctor' shows more.",
         ) from error
+
+
+def _by_program(uri: str) -> str:
+    """A URI by ssh with the program that has limits; one that names a program keeps its own."""
+    if Remote.of(uri) is None or "command=" in urlsplit(uri).query:
+        return uri
+    return f"{uri}{'&' if urlsplit(uri).query else '?'}command={quote(str(remote.program()))}"
 
 
 @contextmanager
@@ -61,8 +77,13 @@ def connected(uri: str | None = None) -> Iterator[libvirt.virConnect]:
     try:
         yield conn
     finally:
-        with suppress(libvirt.libvirtError):  # it was lost
-            conn.close()
+        close(conn)
+
+
+def close(conn: libvirt.virConnect) -> None:
+    """End a connection."""
+    with suppress(libvirt.libvirtError):  # it was lost
+        conn.close()
 
 
 def versions(conn: libvirt.virConnect) -> dict[str, str]:
@@ -81,18 +102,6 @@ def versions(conn: libvirt.virConnect) -> dict[str, str]:
 
 
 @contextmanager
-def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
-    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.
-
-    :raises HostError: the connection was lost.
-    """
-    try:
-        yield
-    except libvirt.libvirtError as error:
-        raise _lost(error) or WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
-
-
-@contextmanager
 def answering() -> Iterator[None]:
     """Turn libvirt's errors in the block into a :class:`HostError`; also a decorator for mere queries."""
     try:
@@ -103,6 +112,25 @@ def answering() -> Iterator[None]:
             why=str(error),
             cure="Run 'winlab doctor'; then the same command again.",
         ) from error
+
+
+@answering()
+def capacity(conn: libvirt.virConnect) -> tuple[int, int]:
+    """How many processors a host has, and its memory in MiB."""
+    memory = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)  # virNodeGetInfo's may be of one NUMA node
+    return int(conn.getInfo()[2]), int(memory.get("total", 0)) >> 10
+
+
+@contextmanager
+def explained(what: str, cure: str = "", evidence: str = "") -> Iterator[None]:
+    """Turn libvirt's errors in the block into a :class:`WinlabError` that says *what*.
+
+    :raises HostError: the connection was lost.
+    """
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        raise _lost(error) or WinlabError(what, why=str(error), cure=cure, evidence=evidence) from error
 
 
 def _lost(error: libvirt.libvirtError) -> HostError | None:

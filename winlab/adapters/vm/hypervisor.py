@@ -12,7 +12,10 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import MachineFacts
-from winlab.errors import HostError
+from winlab.errors import HostError, WinlabError
+
+UNKNOWN = "It is not known which other hypervisors the site has"
+CURE = "Run the command again when it answers; 'winlab hypervisor list' shows all."
 
 
 class Placed(Named, Protocol):
@@ -58,10 +61,41 @@ class Hypervisor:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A hypervisor that does not answer, and why. Without a name: all but the first, which are not known."""
+
+    name: str
+    error: WinlabError
+
+    def __str__(self) -> str:
+        """What to report: a sentence, and the reason."""
+        return f"{self._what}: {self.reason}"
+
+    @property
+    def _what(self) -> str:
+        return f"The hypervisor '{self.name}' does not answer" if self.name else UNKNOWN
+
+    @property
+    def reason(self) -> str:
+        """Why it does not answer, in one line."""
+        why = f" ({self.error.why})" if self.error.why else ""
+        return f"{self.error.what.removesuffix('.')}{why}."
+
+    def is_maybe(self, name: str) -> bool:
+        """Whether a hypervisor of this name is, or may be, this one."""
+        return self.name in (name, "")
+
+    def refusal(self, what: str) -> HostError:
+        """The error of a command that needs it; *what* it needs it for, as the end of a sentence."""
+        return HostError(f"{self._what}, {what}.", why=self.reason, cure=self.error.cure or CURE, causes=[self.error])
+
+
+@dataclass(frozen=True)
 class Hypervisors:
-    """The hypervisors of a site, while they are connected."""
+    """The hypervisors of a site, while they are connected, the first one first; and those that do not answer."""
 
     each: tuple[Hypervisor, ...]
+    silent: tuple[Silent, ...] = ()
 
     def __iter__(self) -> Iterator[Hypervisor]:
         return iter(self.each)
@@ -69,11 +103,14 @@ class Hypervisors:
     def on(self, node: Placed) -> Hypervisor:
         """The hypervisor that a node is on.
 
-        :raises HostError: the site has no hypervisor of this name.
+        :raises HostError: it does not answer, or the site has no hypervisor of this name.
         """
         for one in self.each:
             if one.name == node.hypervisor:
                 return one
+        for other in self.silent:
+            if other.is_maybe(node.hypervisor):
+                raise other.refusal(f"and '{node.domain}' is on '{node.hypervisor}'")
         raise HostError(
             f"This site has no hypervisor '{node.hypervisor}'.",
             why=f"It has: {', '.join(one.name for one in self.each)}.",
@@ -81,6 +118,6 @@ class Hypervisors:
         )
 
     def machines(self, lab: str | None = None) -> list[Machine]:
-        """The machines of one lab or of all, on any of them, sorted."""
+        """The machines of one lab or of all, on any of them that answers, sorted."""
         found = [machine for one in self.each for machine in one.machines(lab)]
         return sorted(found, key=domains.order)

@@ -10,6 +10,7 @@ from functools import partial
 from winlab import settings
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions, machine_xml
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
@@ -100,7 +101,8 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     for node in subject.nodes:
         if definitions.running(run.on(node).conn, node) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
-        mendable = plugged is not None and node.port not in plugged and _interface(run, node) is not None
+        here = node.hypervisor == HYPERVISOR  # others' switches can't be seen from this host
+        mendable = here and plugged is not None and node.port not in plugged and _interface(run, node) is not None
         closer = f"as root, 'winlab repair {node.name}' looks closer"
         action = "plugged in again" if mendable else f"{closer}; else {SETUP}"
         drift = Drift("network", node.name, "port in Open vSwitch", "bound", "not bound", action, mendable)

@@ -8,16 +8,34 @@ from lxml import etree
 
 from winlab.adapters.vm import connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.design.plan.model import Plan
 from winlab.errors import ConflictError
 from winlab.snapshots import Emulator, Snapshot
 
 
-def emulator(hosts: Hypervisors) -> Emulator:
-    """What memory that is saved here can be restored with.
+def require_one(plan: Plan, hosts: Hypervisors) -> Hypervisor:
+    """The hypervisor that all machines of a plan are on.
+
+    :raises ConflictError: they are on several: their pauses can't be at the same instant, and their clocks differ.
+    :raises HostError: it does not answer.
+    """
+    first, *others = {node.hypervisor: hosts.on(node) for node in plan.nodes}.values()
+    if others:
+        raise ConflictError(
+            f"The lab '{plan.lab}' can't be saved: its machines are on {1 + len(others)} hypervisors.",
+            why="A snapshot has all machines at one instant, and is restored where it was saved. This version does "
+            "that on one hypervisor only.",
+            cure="Save a lab whose machines are all on one hypervisor.",
+        )
+    return first
+
+
+def emulator(host: Hypervisor) -> Emulator:
+    """What memory that is saved on a hypervisor can be restored with.
 
     :raises HostError: libvirt does not answer.
     """
-    return _of(next(iter(hosts)))
+    return _of(host)
 
 
 def _of(host: Hypervisor) -> Emulator:
@@ -45,14 +63,16 @@ def _processor(host: Hypervisor) -> str:
 
 
 def require(snapshot: Snapshot, hosts: Hypervisors) -> None:
-    """Check that the memory of a snapshot can be restored on these hypervisors.
+    """Check that the memory of a snapshot can be restored on the hypervisors of its machines.
 
     :raises ConflictError: it can't; nothing was touched.
+    :raises HostError: one of them does not answer; nothing was touched.
     """
+    needed = {node.hypervisor: hosts.on(node) for node in snapshot.plan.nodes}
     if not snapshot.memory:
         return
     saved = snapshot.emulator
-    for host in hosts:
+    for host in needed.values():
         here = _of(host)
         differing = [
             f"{what} was {was or 'unknown'}, and is {now or 'unknown'} on {host.name}"

@@ -24,6 +24,8 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     :raises ConflictError: another winlab is saving, exporting or importing it.
     """
     with site.storage() as hosts, snapshots.exclusive(which) as mark:
+        with suppress(NotFoundError):
+            _require_reached(which, hosts)
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
     if not (there or gone or mark.was_killed):
@@ -31,12 +33,32 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
     return gone
 
 
+def _require_reached(which: Id, hosts: Hypervisors) -> None:
+    """Check that the hypervisors answer that have a snapshot; one whose record can't be read may be on any.
+
+    :raises HostError: one does not.
+    :raises NotFoundError: this account has no such snapshot.
+    """
+    try:
+        nodes = snapshots.read(which).plan.nodes
+    except NotFoundError:
+        raise
+    except WinlabError:
+        nodes = ()
+    for node in nodes:
+        hosts.on(node)
+
+
 def tidy(lab: str, hosts: Hypervisors, tell: Listener) -> None:
     """Delete the snapshots that ``winlab clone`` made for copies which are gone by now.
+
+    Nothing is deleted while a hypervisor does not answer: it may have copies.
 
     :param lab: one that is being destroyed. What killed commands left of its snapshots without a record goes, too.
     :raises WinlabError: one can't be deleted.
     """
+    if hosts.silent:
+        return
     for which in snapshots.ids():
         try:
             record = snapshots.read(which)

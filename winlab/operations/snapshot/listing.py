@@ -96,10 +96,11 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
     except WinlabError as error:
         problem = error.what
     disk = memory = 0
+    volumes = {host.name: host.pool.names(f"{which}.") for host in hosts}
+    if record is not None and not any(volumes.values()) and not hosts.silent:
+        record, problem = None, "its volumes are gone"
     for host in hosts:
-        own = host.pool.names(f"{which}.")
-        if record is not None and not own:
-            record, problem = None, "its volumes are gone"
+        own = volumes[host.name]
         below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
         memory += sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
         disk += sum(host.pool.allocation(name) for name in own)

@@ -97,7 +97,7 @@ class _Saving:
             memory=not self.disks_only,
             paused=round(self.paused, 2),
             automatic=self.automatic,
-            emulator=compatible.emulator(self.under.hypervisors),
+            emulator=compatible.emulator(self.under.hypervisors.on(held.plan.nodes[0])),
             nodes=self.nodes,
             routes=self._routes(),
             plan=held.plan,
@@ -111,11 +111,13 @@ class _Saving:
     def _require_savable(self, plan: Plan) -> None:
         """Check the state of the lab.
 
-        :raises ConflictError: it has faults, nodes that booted only partly, or nodes in an external cluster.
+        :raises ConflictError: it has faults, nodes that booted only partly, or nodes in an external cluster; or its
+            machines are on several hypervisors.
         :raises GuestError: its machines do not all run, or, for disks alone, are not all off.
         :raises HostError: there is not enough space.
         """
         hosts, lab = self.under.hypervisors, self.which.lab
+        compatible.require_one(plan, hosts)
         if plan.joins:
             raise ConflictError(
                 f"The lab '{lab}' can't be saved: its nodes joined an external cluster.",

@@ -1,0 +1,221 @@
+"""A hypervisor that does not answer: who looks goes on without it, who needs it fails before anything is touched."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import commands
+import lab_fakes
+import plans
+import pytest
+import sites
+
+from winlab.adapters import traces
+from winlab.adapters.kube import kubeconfig
+from winlab.adapters.vm import domains, pushed
+from winlab.adapters.vm.hypervisor import Silent
+from winlab.design import spec
+from winlab.design.plan import tags
+from winlab.design.plan.model import Plan
+from winlab.design.plan.stock import Stock
+from winlab.errors import HostError, NotFoundError, WinlabError
+from winlab.events import ignore
+from winlab.operations import absent, carry_out, destroy, diff, look, making, recorded
+from winlab.operations.carry_out import Job
+from winlab.operations.planning import Proposal
+from winlab.operations.snapshot import compatible
+from winlab.operations.snapshot import delete as deletion
+from winlab.snapshots import Id
+from winlab.steps.power import clock
+
+SECOND = "hypervisor-2"
+OFF = Silent(SECOND, HostError("libvirt does not answer.", why="No route to host"))
+
+
+def split() -> Plan:
+    """A lab with its second worker on the second hypervisor."""
+    plan = plans.make(plans.KVM, "1-2-1")
+    moved = [one.model_copy(update={"hypervisor": SECOND}) if one.name == "node-2" else one for one in plan.nodes]
+    return plan.model_copy(update={"nodes": tuple(moved)})
+
+
+SPLIT, WHOLE = split(), plans.make(plans.KVM, "1-2-1")
+
+
+class Pool:
+    def refresh(self) -> None:
+        pass
+
+    def names(self, _prefix: str = "") -> list[str]:
+        return []
+
+
+class World(sites.FakeSite):
+    """Two hypervisors; the second does not answer."""
+
+    def __init__(self) -> None:
+        overlay = SimpleNamespace(
+            labs=set, remove=lambda _: False, lab_owner=lambda _: None, lab_plan=lambda _: None,
+            fault_records=lambda _: [],
+        )  # fmt: skip
+        super().__init__(sites.hypervisor("first", Pool()), overlay=overlay)
+        self.each = replace(self.each, silent=(OFF,))
+        self.silent = (OFF,)
+        self.machines: list[Any] = []
+
+    def has(self, plan: Plan, *nodes: str) -> None:
+        self.machines = [
+            domains.Machine(one.domain, "running", tags.of(plan, one)) for one in plan.nodes if one.name in nodes
+        ]
+
+    def made_from(self, plan: Plan) -> None:
+        wanted = spec.load("1-2-1")
+        recorded.write(self.folder("lab"), Proposal(wanted, plan, Stock()))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(domains, "machines", lambda _conn, lab: [one for one in made.machines if lab in (None, "lab")])
+    return made
+
+
+def power(world: World, *nodes: str) -> list[str]:
+    return carry_out.carry_out(Job("lab", lambda _: ["done"], must_exist=True, nodes=nodes), world, ignore)
+
+
+def test_a_lab_that_has_no_machine_there_needs_it_not(world: World) -> None:
+    world.made_from(WHOLE)
+    world.has(WHOLE, "controller-1", "node-1", "node-2")
+    assert power(world) == ["done"]
+
+
+def test_a_lab_that_has_one_there_needs_it_unless_other_nodes_are_named(world: World) -> None:
+    world.made_from(SPLIT)
+    world.has(SPLIT, "controller-1", "node-1")
+    for nodes in ((), ("node-2",), ("node-1", "node-2")):
+        with pytest.raises(HostError, match=f"'{SECOND}' does not answer, and the lab 'lab' has machines") as caught:
+            power(world, *nodes)
+        assert "No route to host" in caught.value.why
+    assert power(world, "node-1") == ["done"]
+
+
+def test_another_account_s_lab_may_have_some_there(world: World) -> None:
+    world.has(WHOLE, "controller-1", "node-1")
+    with pytest.raises(HostError, match="may have machines there"):
+        power(world)
+    assert power(world, "node-1") == ["done"]
+
+
+def test_a_lab_that_is_not_found_may_be_there(world: World) -> None:
+    with pytest.raises(HostError, match="may have machines there"):
+        power(world)
+    with pytest.raises(NotFoundError, match="on the hypervisors that answer") as caught:
+        look.find("lab", world.each)
+    assert SECOND in caught.value.why
+    look.require_lab("lab", world)
+    world.has(WHOLE, "node-1")
+    with pytest.raises(NotFoundError, match="no node 'node-9' on the hypervisors that answer"):
+        look.find_node("lab", "node-9", world.each)
+
+
+def test_status_shows_the_nodes_there_as_unknown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.made_from(SPLIT)
+    world.has(SPLIT, "controller-1", "node-1")
+    monkeypatch.setattr(clock, "skew", lambda *_: 0.0)
+    monkeypatch.setattr(pushed, "read", lambda *_: [])
+    monkeypatch.setattr(look, "_ask", lambda machine, *_: look.NodeStatus(machine.tag, machine.state, True))
+    found = look.status("lab", world)
+    assert [(one.tag.node, one.state, one.answers) for one in found] == [
+        ("controller-1", "running", True), ("node-1", "running", True), ("node-2", "unknown", None),
+    ]  # fmt: skip
+    assert found[-1].problem == str(OFF)
+    world.machines = []
+    assert [one.state for one in look.status("lab", world)] == ["unknown"]
+
+
+def test_create_and_apply_fail_before_they_touch_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "tag_of", lambda *_: None)
+    with pytest.raises(HostError, match=f"'{SECOND}' does not answer, and '.*node-2' is on"):
+        making.refuse_taken_names([SPLIT], world.each)
+    making.refuse_taken_names([WHOLE], world.each)
+    world.made_from(SPLIT)
+    with pytest.raises(HostError, match="the lab 'lab' has machines there"):
+        diff.compare(SPLIT, world, world.each)
+
+
+@pytest.fixture
+def removable(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(traces, "remove", lambda *_: [])
+    monkeypatch.setattr(kubeconfig, "forget", lambda _: False)
+    return world
+
+
+@pytest.mark.parametrize(("plan", "word"), [(SPLIT, "has"), (None, "may have")])
+def test_destroy_removes_the_rest_and_a_second_one_finishes(removable: World, plan: Plan | None, word: str) -> None:
+    if plan is not None:
+        removable.made_from(plan)
+    folder = removable.folder("lab")
+    with pytest.raises(HostError, match=f"'lab' {word} machines there") as caught:
+        destroy.destroy("lab", removable, ignore)
+    assert "The rest was removed" in caught.value.why
+    assert "winlab destroy --lab lab" in caught.value.cure
+    assert folder.path.exists()
+    removable.each = replace(removable.each, silent=())
+    destroy.destroy("lab", removable, ignore)
+    assert not folder.path.exists()
+
+
+def test_destroy_of_a_lab_that_has_nothing_there_succeeds(removable: World) -> None:
+    removable.made_from(WHOLE)
+    destroy.destroy("lab", removable, ignore)
+    assert not removable.folder("lab").path.exists()
+
+
+def test_snapshots_of_copies_that_may_be_there_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("winlab.snapshots.ids", lambda: pytest.fail("it looked"))
+    deletion.tidy("lab", world.each, ignore)
+
+
+def test_a_snapshot_with_machines_there_is_not_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("winlab.snapshots.read", lambda _: SimpleNamespace(plan=SPLIT))
+    monkeypatch.setattr("winlab.snapshots.forget", lambda _: pytest.fail("it was forgotten"))
+    with pytest.raises(HostError, match=f"'{SECOND}' does not answer"):
+        deletion.delete(Id("lab", "one"), world, ignore)
+
+
+def test_a_lab_on_several_hypervisors_is_not_saved() -> None:
+    hosts = replace(sites.FakeSite(sites.hypervisor(), sites.hypervisor(name=SECOND)).each)
+    with pytest.raises(WinlabError, match="its machines are on 2 hypervisors"):
+        compatible.require_one(SPLIT, hosts)
+    assert compatible.require_one(WHOLE, hosts).name == "hypervisor-1"
+
+
+def test_a_half_made_golden_image_that_was_found_is_whole(world: World) -> None:
+    world.has(WHOLE, "node-1")
+    world.machines = [replace(one, tag=one.tag.model_copy(update={"lab": "golden-x"})) for one in world.machines]
+    assert absent.of_lab("golden-x", world, world.each) == list(world.each.silent)
+    assert absent.of_lab("lab", world, world.each) == [OFF]
+
+
+def test_the_list_of_labs_says_what_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.has(WHOLE, "node-1")
+    monkeypatch.setattr("winlab.lab.Site", lambda: world)
+
+    def overlay() -> Any:
+        raise HostError("OVN does not answer.")
+
+    assert look.overview(world).unknown == (str(OFF),)
+    done = commands.ran("list")
+    assert (done.exit_code, done.stderr) == (20, f"{OFF}\n")
+    monkeypatch.setattr(world, "overlay", overlay)
+    done = commands.ran("list")
+    assert (done.exit_code, done.stderr) == (20, f"{OFF}\nOVN does not answer.\n")
+    assert "lab" in done.stdout
+    monkeypatch.setattr(world, "overlay", lambda: nullcontext(world.northbound))
+    world.each, world.silent = replace(world.each, silent=()), ()
+    assert commands.ran("list").exit_code == 0
+    assert lab_fakes.machine("node-1").hypervisor == "hypervisor-1"

@@ -1,0 +1,42 @@
+"""The site's other hypervisors, recorded in OVN's northbound database: one of NB_Global's external_ids for each.
+
+So all users of a site see the same ones, and nothing else has to be kept. Source: ovn-nb(5), table NB_Global.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ovsdbapp.backend.ovs_idl import command
+
+from winlab.adapters.registered import MOST, NAME
+
+PREFIX = "winlab-hypervisor-"
+
+
+def texts(api: Any) -> dict[str, str]:
+    """The records as they are, by the hypervisors' names, sorted; names that none can have are left out."""
+    found = {
+        key.removeprefix(PREFIX): text
+        for row in api.tables["NB_Global"].rows.values()
+        for key, text in row.external_ids.items()
+        if key.startswith(PREFIX)
+    }
+    return {name: found[name] for name in sorted(found)[:MOST] if NAME.fullmatch(name)}
+
+
+class Put(command.BaseCommand):  # type: ignore[misc]
+    """Record a hypervisor, or remove its record if there is no text."""
+
+    def __init__(self, api: Any, name: str, text: str | None) -> None:
+        super().__init__(api)
+        self.key = PREFIX + name
+        self.text = text
+
+    def run_idl(self, _txn: Any) -> None:
+        """Write the key; other keys stay as they are, even if they change at the same time."""
+        for row in self.api.tables["NB_Global"].rows.values():
+            if self.text is None:
+                row.delkey("external_ids", self.key)
+            else:
+                row.setkey("external_ids", self.key, self.text)

@@ -1,0 +1,141 @@
+"""Another host, by ssh: its address, commands there, and its sockets as sockets here.
+
+ssh uses the user's own keys, agent, ``known_hosts`` and configuration, and never asks a question.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
+
+from winlab import files, run, settings, stopping
+from winlab.errors import HostError, UsageError
+
+LIMIT = 20.0  # seconds for a command on another host
+MOST = 1 << 20  # bytes that it may print
+FORWARDED = 10.0  # seconds until a forwarded socket must exist
+POLL = 0.05  # seconds between two looks for it
+# A host without power is noticed after 5 s when ssh connects, and after 4 s later: libvirt's URIs have no such limits.
+OPTIONS = (
+    "-oBatchMode=yes", "-oConnectTimeout=5", "-oServerAliveInterval=2", "-oServerAliveCountMax=2",
+)  # fmt: skip
+FAILED = 255  # ssh's own exit code: it did not connect
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")  # a name, or an address
+USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Remote:
+    """Where ssh connects to. Without a user or a port, ssh's configuration decides."""
+
+    host: str
+    user: str = ""
+    port: int | None = None
+
+    @classmethod
+    def of(cls, uri: str) -> Remote | None:
+        """The host of a URI whose transport is ssh (``qemu+ssh://...``, ``ssh://...``); None if it has another one.
+
+        :raises UsageError: ssh can't connect to what it names.
+        """
+        parts = urlsplit(uri)
+        if parts.scheme.rpartition("+")[2] != "ssh":
+            return None
+        try:
+            host, user, port = parts.hostname or "", parts.username or "", parts.port
+        except ValueError as error:
+            raise _refused(uri, str(error)) from error
+        if not HOST.fullmatch(host) or (user and not USER.fullmatch(user)) or parts.password is not None:
+            raise _refused(uri, "It needs the name or address of a host; a user and a port are optional.")
+        return cls(host, user, port)
+
+    def __str__(self) -> str:
+        """As a person writes it for ssh."""
+        return f"{self.user}@{self.host}" if self.user else self.host
+
+    def url(self, path: str | Path) -> str:
+        """The URL of a socket on this host, as :func:`forwarded` takes it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        return f"ssh://{f'{self.user}@' if self.user else ''}{host}{port}{path}"
+
+    @property
+    def cure(self) -> str:
+        """What to do if ssh does not connect."""
+        port = "" if self.port is None else f"-p {self.port} "
+        return f"Run 'ssh {port}{self} true': it must work without a question. Confirm the host's key there once."
+
+    def words(self, *options: str) -> list[str]:
+        """The command line of ssh without the command."""
+        port = [] if self.port is None else ["-p", str(self.port)]
+        user = ["-l", self.user] if self.user else []
+        return ["ssh", *OPTIONS, *options, *port, *user, "--", self.host]
+
+    def call(self, script: str, limit: float = LIMIT) -> str:
+        """What a script of the shell prints there.
+
+        :param limit: seconds for all of it.
+        :raises HostError: ssh does not connect, or the script fails or prints too much.
+        """
+        try:
+            words = [*self.words("-T"), f"sh -c {shlex.quote(script)}"]
+            return run.watched(words, timeout=limit, most=MOST).stdout
+        except run.CommandError as error:
+            if error.result.returncode != FAILED:
+                raise
+            raise HostError(f"ssh can't connect to '{self}'.", why=error.why, cure=self.cure) from error
+
+
+def _refused(uri: str, why: str) -> UsageError:
+    return UsageError(
+        f"'{uri}' does not name a host for ssh.", why=why, cure="Give 'qemu+ssh://user@host/system', for example."
+    )
+
+
+def program() -> Path:
+    """A program that runs ssh with :data:`OPTIONS`, for libvirt: its URIs can name a program, and no options.
+
+    :raises OSError: the folder of the user's state can't be written.
+    """
+    path = settings.state_dir() / "ssh"
+    text = f'#!/bin/sh\nexec ssh {" ".join(OPTIONS)} "$@"\n'
+    if not path.is_file() or path.read_text(encoding="utf-8", errors="replace") != text:
+        files.make_parents(path)
+        files.write_atomic(path, text, mode=0o700)
+    return path
+
+
+@contextmanager
+def forwarded(url: str, to: str = "") -> Iterator[Path]:
+    """A socket of another host as a socket here, which only this user can use, for the length of a with-block.
+
+    :param url: ``ssh://user@host:port/path``.
+    :param to: in place of the path: an address there, ``host:port``.
+    :raises HostError: ssh does not connect, or may not forward.
+    :raises UsageError: the URL names no host.
+    """
+    there = Remote.of(url)
+    assert there is not None
+    target = to or urlsplit(url).path
+    with TemporaryDirectory(prefix="winlab-", ignore_cleanup_errors=True) as folder:  # of mode 0700
+        socket = Path(folder) / "s"
+        words = there.words("-N", "-T", "-oExitOnForwardFailure=yes", "-oControlPath=none", f"-L{socket}:{target}")
+        with run.beside(words) as ended:
+            _await(socket, there, ended)
+            yield socket
+
+
+def _await(socket: Path, there: Remote, ended: Callable[[], str | None]) -> None:
+    patience, end = stopping.Patience(), time.monotonic() + FORWARDED
+    while not socket.exists():
+        said = ended()
+        if said is not None or time.monotonic() > end:
+            raise HostError(f"ssh can't connect to '{there}'.", why=said or "It does not answer.", cure=there.cure)
+        patience.sleep(POLL)

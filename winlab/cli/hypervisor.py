@@ -1,0 +1,120 @@
+"""Commands for a site's hypervisors: add, list, show, remove."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from winlab.cli.common import Output, print_table, say
+from winlab.cli.complete import complete_hypervisors
+from winlab.cli.session import Format, current
+from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab.hosts import Listed
+
+app = typer.Typer(help="The hosts that carry a site's labs.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]
+
+
+@app.command()
+def add(
+    name: Annotated[str, typer.Argument(help="What it is called, such as hypervisor-2.")],
+    uri: Annotated[str, typer.Argument(help="Its libvirt: qemu+ssh://USER@HOST/system.", metavar="URI")],
+    output: Format = Output.TABLE,
+) -> None:
+    """Add a host that has joined this site with 'winlab host setup --join', or read its facts again.
+
+    Example: winlab hypervisor add hypervisor-2 qemu+ssh://ann@host2/system
+    """
+    from winlab.hosts import Hosts
+
+    with current().shown(output) as tell:
+        added = Hosts().add(name, uri, listener=tell)
+    if output is Output.JSON:
+        current().result = _plain(added)
+    else:
+        say(f"The hypervisor '{name}' can carry labs: {added.cpus} CPUs, {_memory(added)} of memory.")
+
+
+@app.command("list")
+def list_hypervisors(output: Format = Output.TABLE) -> None:
+    """Show all hypervisors of this site. Exit code 20 if some do not answer.
+
+    Example: winlab hypervisor list
+    """
+    from winlab.hosts import Hosts
+
+    hosts = Hosts()
+    found = hosts.list()
+    if output is Output.JSON:
+        current().result = [_plain(one) for one in found]
+    else:
+        columns = ["NAME", "URI", "STATE", "CPUS", "MEMORY", "MACHINES", "LABS"]
+        print_table(columns, [_row(one) for one in found])
+        for one in found:
+            if one.problem:
+                say(f"{one.name}: {one.problem}")
+    for silent in hosts.site.silent:
+        if not silent.name:
+            say(silent, error=True)
+    raise typer.Exit(ExitCode.PARTLY if hosts.site.silent or any(one.problem for one in found) else ExitCode.OK)
+
+
+@app.command()
+def show(name: Name, output: Format = Output.TABLE) -> None:
+    """Show everything that is known of a hypervisor. Exit code 20 if it does not answer.
+
+    Example: winlab hypervisor show hypervisor-2
+    """
+    from winlab.hosts import Hosts
+
+    found = Hosts().show(name)
+    facts = {} if found.facts is None else found.facts.model_dump(mode="json")
+    if output is Output.JSON:
+        rest = {"facts": facts or None, "checked": found.checked, "versions": dict(found.versions)}
+        current().result = {**_plain(found.listed), **rest}
+    else:
+        rows = [[key, str(value)] for key, value in _plain(found.listed).items() if value not in (None, "", [])]
+        rows += [[key, str(value)] for key, value in facts.items()]
+        rows += [["checked", f"{found.checked:%Y-%m-%d %H:%M} UTC"]] if found.checked else []
+        print_table(["WHAT", "VALUE"], rows + [[f"version: {key}", value] for key, value in found.versions.items()])
+    raise typer.Exit(ExitCode.OK if found.listed.answers else ExitCode.PARTLY)
+
+
+@app.command()
+def remove(
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Also if it does not answer.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Remove a hypervisor that has no machines of labs from this site. The host itself is not changed.
+
+    Example: winlab hypervisor remove hypervisor-2
+    """
+    from winlab.hosts import Hosts
+
+    Hosts().remove(name, force=force)
+    if output is Output.JSON:
+        current().result = {"removed": name}
+    else:
+        say(f"The hypervisor '{name}' is removed. 'sudo winlab host teardown' there undoes its set-up.")
+
+
+def _plain(one: Listed) -> dict[str, Any]:
+    labs = None if one.labs is None else list(one.labs)
+    return {**asdict(one), "labs": labs, "answers": one.answers}
+
+
+def _row(one: Listed) -> list[str]:
+    if not one.answers:
+        return [one.name, one.uri, "does not answer", "-", "-", "-", "-"]
+    numbers = [str(one.cpus), _memory(one), str(one.machines)]
+    return [one.name, one.uri, "answers", *numbers, ", ".join(one.labs or ())]
+
+
+def _memory(one: Listed) -> str:
+    return f"{(one.memory_mib or 0) / 1024:.1f} GiB"

@@ -1,0 +1,273 @@
+"""The hypervisors of a site: add, list, show, remove. OVN's database records them, for all users of the site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from winlab import stopping
+from winlab.adapters.registered import Registered, check_name, check_uri
+from winlab.adapters.vm import connection
+from winlab.adapters.vm.hypervisor import Hypervisor, Silent
+from winlab.adapters.vm.others import LIMIT
+from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
+from winlab.events import Listener, Note, Progress
+from winlab.host import facts as recorded
+from winlab.host import joined
+from winlab.operations.carry_out import one_step
+from winlab.site import Site
+from winlab.threads import Threads
+
+ASKING = 20.0  # seconds for the answers of one that is connected
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A hypervisor as it is now.
+
+    What it would say is None if it does not answer: its processors, its memory in MiB, its machines and their labs.
+
+    :param problem: why it does not answer.
+    """
+
+    name: str
+    uri: str
+    problem: str = ""
+    cpus: int | None = None
+    memory_mib: int | None = None
+    machines: int | None = None
+    labs: tuple[str, ...] | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers."""
+        return not self.problem
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A hypervisor with all that is known of it.
+
+    :param facts: what its ``winlab host setup`` recorded; None if that can't be read.
+    :param checked: when it was added, or last added again; None for the first.
+    :param versions: of its libvirt and QEMU, and of the library here.
+    """
+
+    listed: Listed
+    facts: MachineFacts | None
+    checked: datetime | None
+    versions: Mapping[str, str]
+
+
+def every(site: Site) -> list[Listed]:
+    """All hypervisors, the first one first. They are asked at the same time, and each has its own limit.
+
+    :raises HostError: the first one's libvirt does not answer.
+    """
+    uris = _uris(site)
+    with site.hypervisors() as hosts, Threads(len(hosts.each)) as threads:
+        answers = list(threads.map(lambda one: _asked(one, uris.get(one.name, "")), hosts))
+    found = answers + [Listed(one.name, uris.get(one.name, ""), one.reason) for one in hosts.silent if one.name]
+    return [found[0], *sorted(found[1:], key=lambda one: one.name)]
+
+
+def show(name: str, site: Site) -> Shown:
+    """One hypervisor.
+
+    :raises NotFoundError: there is none of this name.
+    :raises HostError: the list of hypervisors can't be read.
+    """
+    record = None if name == HYPERVISOR else _record(name, site)
+    uri = site.places.libvirt if record is None else record.uri
+    facts, checked = (None, None) if record is None else (record.facts, record.checked)
+    with site.hypervisors() as hosts:
+        for silent in hosts.silent:
+            if silent.name == name:
+                return Shown(Listed(name, uri, silent.reason), facts, checked, {})
+        (host,) = (one for one in hosts if one.name == name)
+        listed = _asked(host, uri)
+        with suppress(WinlabError):
+            facts = host.facts
+        return Shown(listed, facts, checked, connection.versions(host.conn) if listed.answers else {})
+
+
+def names(site: Site) -> list[str]:
+    """The names of all hypervisors; it asks none of them.
+
+    :raises HostError: the list of hypervisors can't be read.
+    """
+    return [HYPERVISOR, *(site.registered() if joined.has_others(site.host_facts) else ())]
+
+
+def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
+    """Record a hypervisor, after a check that labs can use it. Again with the same values: its facts are read anew.
+
+    :raises UsageError: the name or the URI can't be one; nothing was touched.
+    :raises ConflictError: the name or the host is taken, or the host has not joined this site.
+    :raises HostError: it can't be reached, or its libvirt does not answer or lacks the pool.
+    """
+    check_name(name)
+    check_uri(uri)
+
+    def work(progress: Progress) -> Listed:
+        first = site.host_facts
+        progress.say("reading the list of hypervisors")
+        known = _readable(site)
+        _refuse_taken(name, uri, known)
+        record = Registered(uri=uri, facts=MachineFacts())
+        progress.say("reading what 'winlab host setup' recorded there")
+        theirs = recorded.read_facts_of(record.remote)
+        _require_joined(record, theirs, first)
+        _refuse_same(name, theirs, {HYPERVISOR: first.machine, **{other: one.facts for other, one in known.items()}})
+        progress.say("asking libvirt there")
+        conn = connection.connect(uri, LIMIT)
+        try:
+            pool = partial(StoragePool, conn, site.pool_name)
+            host = Hypervisor(name, conn, pool, lambda: theirs.machine)
+            _ = host.pool
+            for text in _version_notes(host, site):
+                tell(Note(text=text))
+            listed = _asked(host, uri)
+        finally:
+            connection.close(conn)
+        if not listed.answers:
+            raise HostError(f"The hypervisor '{name}' does not answer.", why=listed.problem)
+        with site.overlay() as northbound:
+            northbound.put_hypervisor(name, record.model_copy(update={"facts": theirs.machine}).model_dump_json())
+        return listed
+
+    return one_step(f"add hypervisor {name}", work, tell, usual=3)
+
+
+def remove(name: str, site: Site, *, force: bool = False) -> None:
+    """Remove a hypervisor from the site. Nothing is changed on the host itself.
+
+    :param force: even if it does not answer, so that it is unknown what is on it.
+    :raises NotFoundError: there is none of this name.
+    :raises ConflictError: labs have machines there.
+    :raises HostError: it does not answer, and *force* is not given; or the list of hypervisors can't be read.
+    """
+    check_name(name)
+    if name not in site.registered():
+        raise _unknown(name, site)
+    with site.hypervisors() as hosts:
+        for silent in hosts.silent:
+            if silent.name == name and not force:
+                raise HostError(
+                    f"The hypervisor '{name}' does not answer, so it is unknown whether labs have machines there.",
+                    why=silent.reason,
+                    cure=f"Try again when it answers. If it never will: winlab hypervisor remove {name} --force",
+                    causes=[silent.error],
+                )
+        if labs := sorted({machine.tag.lab for one in hosts if one.name == name for machine in one.machines()}):
+            raise ConflictError(
+                f"Labs have machines on the hypervisor '{name}': {', '.join(labs)}.",
+                cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
+            )
+        with site.overlay() as northbound:
+            northbound.put_hypervisor(name, None)
+
+
+def _uris(site: Site) -> dict[str, str]:
+    """The addresses of all hypervisors, as far as they can be read: by name."""
+    found = {HYPERVISOR: site.places.libvirt}
+    with suppress(WinlabError):
+        if joined.has_others(site.host_facts):
+            found |= {name: record.uri for name, record in _readable(site).items()}
+    return found
+
+
+def _readable(site: Site) -> dict[str, Registered]:
+    """The hypervisors that are recorded besides the first, by name, without records that can't be used."""
+    found = {}
+    for name, read in site.registered().items():
+        with suppress(WinlabError):
+            found[name] = read()
+    return found
+
+
+def _asked(host: Hypervisor, uri: str) -> Listed:
+    empty = Listed(host.name, uri)
+
+    def ask() -> Listed:
+        cpus, memory = connection.capacity(host.conn)
+        machines = host.machines()
+        labs = tuple(sorted({machine.tag.lab for machine in machines}))
+        return replace(empty, cpus=cpus, memory_mib=memory, machines=len(machines), labs=labs)
+
+    try:
+        return stopping.patiently(ask, limit=ASKING)
+    except TimeoutError as error:
+        return replace(empty, problem=f"libvirt does not answer a question: {error}.")
+    except WinlabError as error:
+        return replace(empty, problem=Silent(host.name, error).reason)
+
+
+def _record(name: str, site: Site) -> Registered:
+    records = site.registered() if joined.has_others(site.host_facts) else {}
+    if name not in records:
+        raise _unknown(name, site)
+    return records[name]()
+
+
+def _unknown(name: str, site: Site) -> NotFoundError:
+    return NotFoundError(f"There is no hypervisor '{name}'.", cure=f"There are: {', '.join(names(site))}.")
+
+
+def _refuse_taken(name: str, uri: str, known: Mapping[str, Registered]) -> None:
+    """Check that neither the name nor the URI is that of another hypervisor.
+
+    :raises ConflictError: one is.
+    """
+    for other, record in known.items():
+        if (other == name) != (record.uri == uri):
+            raise ConflictError(
+                f"There is already a hypervisor '{other}', at '{record.uri}'.",
+                cure=f"Choose another name, or run 'winlab hypervisor remove {other}' first.",
+            )
+
+
+def _require_joined(record: Registered, theirs: HostFacts, first: HostFacts) -> None:
+    """Check that a host has joined this site.
+
+    :raises ConflictError: it has not.
+    """
+    site = joined.site_of(theirs)
+    if site and site == first.chassis:
+        return
+    what = "has joined another site" if site else "has not joined this site"
+    raise ConflictError(
+        f"The host '{record.remote}' {what}.",
+        why=f"It belongs to '{site}'; this is '{first.chassis}'." if site else "Its network ends at itself.",
+        cure="Run 'sudo winlab host teardown' there first." if site else
+        "Run 'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host.",
+    )  # fmt: skip
+
+
+def _refuse_same(name: str, theirs: HostFacts, known: Mapping[str, MachineFacts]) -> None:
+    """Check that a host is not recorded under another name.
+
+    :raises ConflictError: it is.
+    """
+    for other, facts in known.items():
+        if other != name and facts.chassis == theirs.chassis:
+            raise ConflictError(
+                f"This host is already the hypervisor '{other}'.", cure="'winlab hypervisor list' shows all of them."
+            )
+
+
+def _version_notes(host: Hypervisor, site: Site) -> list[str]:
+    """How the programs of a hypervisor differ from the first one's, if that may matter."""
+    with site.hypervisors() as hosts:
+        ours = connection.versions(hosts.each[0].conn)
+    theirs = connection.versions(host.conn)
+    return [
+        f"{program} is {theirs.get(program, 'missing')} on '{host.name}', and {version} on '{HYPERVISOR}'."
+        for program, version in ours.items()
+        if program != "libvirt library" and version.split(".")[0] != theirs.get(program, "").split(".")[0]
+    ]
