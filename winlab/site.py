@@ -16,6 +16,7 @@ from winlab.adapters.vm import connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
+from winlab.errors import UsageError
 from winlab.host import facts as recorded
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
@@ -72,10 +73,27 @@ class Site:
 
         :raises AccessError: this user may not use libvirt.
         :raises HostError: libvirt does not answer.
+        :raises UsageError: this host has joined the site of another one.
         """
+        self._require_first()
         with connection.connected(self.places.libvirt) as conn:
             pool = partial(StoragePool, conn, self.pool_name)
             yield Hypervisors((Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine),))
+
+    def _require_first(self) -> None:
+        """Check that a libvirt on this host is that of a site's first host: labs' network is made there."""
+        if self.places.libvirt != settings.LOCAL_LIBVIRT:
+            return
+        try:
+            first = self.host_facts.joined
+        except UsageError:
+            return  # who needs the facts reports that
+        if first:
+            raise UsageError(
+                "This host has joined the site of another one, and labs are made from there.",
+                why=f"'winlab host setup --join' made it a hypervisor of '{first}'.",
+                cure=f"Run the command on '{first}'.",
+            )
 
     @contextmanager
     def storage(self) -> Iterator[Hypervisors]:

@@ -51,7 +51,7 @@ class Wanted:
     tunnel_address: str = ""
 
 
-def setup(progress: Progress, wanted: Wanted = Wanted()) -> HostFacts:  # noqa: B008 - frozen
+def setup(progress: Progress, wanted: Wanted = Wanted()) -> HostFacts:
     """Make this host ready for labs, and record the facts about it in /etc/winlab/host.yaml.
 
     :raises AccessError: not run by root.

@@ -19,14 +19,16 @@ from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, OverdueError, run
 
 # ssh also takes options and host names of its configuration here; an option would let it run anything
-SITE = re.compile(r"\A(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(?::(?P<port>\d{1,5}))?\Z")
+SITE = re.compile(
+    r"\A(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(?::(?P<port>\d{1,5}))?\Z"
+)
 OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
 PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
 # sudo removes SSH_CONNECTION
 REMOTE = (
-    f"if [ $(id -u) = 0 ]; then exec {admission.PROGRAM} \"$SSH_CONNECTION\"; "
-    f"else exec sudo -n {admission.PROGRAM} \"$SSH_CONNECTION\"; fi"
+    f'if [ $(id -u) = 0 ]; then exec {admission.PROGRAM} "$SSH_CONNECTION"; '
+    f'else exec sudo -n {admission.PROGRAM} "$SSH_CONNECTION"; fi'
 )
 
 
@@ -153,9 +155,7 @@ def ensure_controller(known: HostFacts, record: Record, progress: Progress) -> N
     :raises ConflictError: Open vSwitch has another certificate.
     """
     files = [str(path) for path in (program.KEY, program.CERTIFICATE, program.AUTHORITY)]
-    rows = fabric.rows(
-        fabric.vsctl("--format=json", "--columns=private_key,certificate,ca_cert", "list", "SSL")
-    )
+    rows = fabric.rows(fabric.vsctl("--format=json", "--columns=private_key,certificate,ca_cert", "list", "SSL"))
     held = [[str(row[name]) for name in ("private_key", "certificate", "ca_cert")] for row in rows]
     if held and held != [files]:
         raise ConflictError(

@@ -14,7 +14,9 @@ from winlab.errors import UsageError
 LARGEST = 64 << 10  # bytes of a message; usual ones have less than 3,000
 
 Chassis = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]  # a certificate's name has 64
-Pem = Annotated[str, Field(max_length=8192, pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")]
+Pem = Annotated[
+    str, Field(max_length=8192, pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")
+]
 Mtu = Annotated[int, Field(ge=LEAST_MTU, le=LARGEST_MTU)]
 
 

@@ -50,7 +50,7 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
     if not daemons.wait_until(lambda: listens(address), 10):
         raise HostError(
             f"OVN's southbound database can't be reached at {address}, port {program.PORT}.",
-            why="Its relay runs, but does not listen there: this host lost that address, or something else has the port.",
+            why="Its relay does not listen there: this host lost that address, or another program has the port.",
             cure="Give this host its address again, then run 'sudo winlab host setup'.",
             evidence=str(program.LOG),
         )

@@ -84,8 +84,9 @@ def _check(address: str, datapath: str) -> int:
         raise HostError(
             f"Tunnels can't use the address {address} of '{name}'.",
             why="Open vSwitch switches packets in user space here. Then the address must be on one of its bridges.",
-            cure=f"Put the network card into a bridge, best a card that only tunnels use: '{add}; {move}; ip link set "
-            f"{BRIDGE} up'. Do the same in the host's network configuration. winlab does not move network cards.",
+            cure=f"Name the address of such a bridge: --tunnel-address A. To make one: '{add}; {move}; ip link set "
+            f"{BRIDGE} up', and the same in the host's network configuration. A network card that only tunnels use is "
+            "best. winlab does not move network cards.",
         )
     if mtu - OVERHEAD < LEAST_MTU:
         raise HostError(f"'{name}' takes packets of {mtu} bytes, too few for tunnels.", cure="Give it a larger MTU.")
