@@ -20,6 +20,7 @@ from winlab.design.spec.sizes import human
 from winlab.errors import HostError, UsageError
 
 RECORDED = "as recorded"
+GONE = "the site no longer has it"
 NEAR = "the lab's router is there, so that its traffic takes no tunnel"
 # What a pool must have free: MiB, and the share of the nodes' disks, which are thin; as winlab.host.checks_machine says
 LEAST_DISK, DISK_SHARE = 5120, 0.25
@@ -46,7 +47,10 @@ def place(
     :raises HostError: a hypervisor that is needed is full or does not answer, or there are too few.
     """
     groups: dict[str, Group] = {"": spec.controllers, **{pool.name: pool for pool in spec.pools}}
-    names = [host.name for host in hosts] or [HYPERVISOR]
+    there = {node.name: node.hypervisor for plan in reversed(standing) for node in plan.nodes}
+    given = {host.name: host for host in hosts}
+    gone = {name: HostStock(name=name, trouble=GONE) for name in there.values() if name not in given and hosts}
+    names = [*given, *gone] or [HYPERVISOR]
     if spec.hypervisors > len(names):
         raise _too_few(spec.hypervisors, names)
     for pool, group in groups.items():
@@ -54,8 +58,7 @@ def place(
             raise _unknown(_field(spec, pool), group.hypervisor, names)
     if not hosts:
         return {}
-    there = {node.name: node.hypervisor for plan in reversed(standing) for node in plan.nodes}
-    board = _Board({host.name: _Room(host, number) for number, host in enumerate(hosts)})
+    board = _Board({host.name: _Room(host, number) for number, host in enumerate((given | gone).values())})
     placed: dict[str, Placement] = {}
     left: list[NodePlan] = []
     for node in nodes:
@@ -153,12 +156,11 @@ class _Board:
 
     def has(self, host: str, node: NodePlan) -> bool:
         """Whether another node of the node's pool is on a hypervisor."""
-        return host in self._rooms and self._rooms[host].pools[node.pool] > 0
+        return self._rooms[host].pools[node.pool] > 0
 
     def keep(self, host: str, node: NodePlan) -> Placement:
         """Leave a node where it is."""
-        gone = HostStock(name=host, trouble="the site has no hypervisor of this name")
-        self._rooms.setdefault(host, _Room(gone, len(self._rooms))).put(node, new=False)
+        self._rooms[host].put(node, new=False)
         return Placement(host, RECORDED)
 
     def pin(self, host: str, node: NodePlan, field: str) -> Placement:
@@ -259,7 +261,8 @@ def _apart(node: NodePlan, rooms: Iterable[_Room], least: int) -> list[str]:
 def _full(what: str, nodes: Sequence[NodePlan], rooms: Iterable[_Room]) -> HostError:
     memory, disk = sum(node.memory_mib for node in nodes), sum(node.disk_mib for node in nodes)
     least = max(LEAST_DISK, int(DISK_SHARE * disk))
-    needs = f"It needs {human(memory)} of memory, and {gib(least)} GiB free in the pool"
+    who = f"'{nodes[0].name}' needs" if len(nodes) == 1 else f"All {len(nodes)} nodes need"
+    needs = f"{who} {human(memory)} of memory, and {gib(least)} GiB free in the pool"
     return HostError(
         f"{what}.",
         why="\n".join([f"{needs}.", *(f"{room.said}." for room in rooms)]),

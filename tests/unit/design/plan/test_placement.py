@@ -230,9 +230,16 @@ def test_existing_nodes_stay() -> None:
 def test_a_lab_stays_where_it_is_while_a_host_is_silent_or_unknown() -> None:
     first = plan("3-2-3", at=hosts(20, 20, 20))
     off = HostStock(name="hypervisor-2", trouble="it is off")
-    for at in ((*hosts(20), off, hosts(20, 20, 20)[2]), (*hosts(20), *hosts(1, 2, 20)[2:], host("hypervisor-4"))):
+    for at in ((*hosts(20), off, hosts(20, 20, 20)[2]), (*hosts(20), host("hypervisor-4")), hosts(20)):
         again = plan("3-2-3", at=at, standing=(first,))
         assert (again.digest, again.hosts) == (first.digest, first.hosts)
+
+
+def test_a_new_node_can_not_be_on_a_hypervisor_that_is_gone() -> None:
+    pin = "workers.hypervisor=hypervisor-2"
+    first = plan("1-1-2", pin, at=hosts(20, 20))
+    with pytest.raises(HostError, match="hypervisor-2: does not answer: the site no longer has it"):
+        plan("1-2-2", pin, at=hosts(20), standing=(first,))
 
 
 def test_new_nodes_of_an_existing_lab_are_placed() -> None:
