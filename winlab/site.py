@@ -129,7 +129,7 @@ class Site:
             facts = None  # who needs them reports that
         if facts is not None:
             self._require_first(facts)
-            if not joined.has_others(facts):
+            if not joined.southbound(facts):
                 return []  # so a site with one host needs no OVN for this
         try:
             records = self.registered()
@@ -144,11 +144,11 @@ class Site:
 
     def _require_first(self, facts: HostFacts) -> None:
         """Check that a libvirt on this host is that of a site's first host: labs' network is made there."""
-        if (site := joined.site_of(facts)) and Remote.of(self.places.libvirt) is None:
+        if (first := joined.first_host(facts)) and Remote.of(self.places.libvirt) is None:
             raise UsageError(
-                "This host has joined the site of another one, and labs are made from there.",
-                why=f"'winlab host setup --join' made it a hypervisor of '{site}'.",
-                cure="Run the command on that host, or with WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system of it.",
+                f"This host has joined the site of '{first}', and labs are made from there.",
+                why="The labs' network is made in OVN's database, which that host has.",
+                cure="Run the command there, or set WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system with its name.",
             )
 
     def registered(self) -> dict[str, Callable[[], Registered]]:

@@ -150,9 +150,9 @@ def test_with_facts_that_cannot_be_read_ovn_is_asked(asked: list[str], monkeypat
 
 
 def test_a_host_that_has_joined_makes_no_labs_by_itself(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = sites.JoinedFacts(joined="chassis-1")
+    facts = sites.JoinedFacts(joined="ann@host1")
     here = site(monkeypatch, dict, facts)
-    with pytest.raises(UsageError, match="has joined the site of another") as caught, here.hypervisors():
+    with pytest.raises(UsageError, match="has joined the site of 'ann@host1'") as caught, here.hypervisors():
         pass
     assert "WINLAB_LIBVIRT_URI" in caught.value.cure
 

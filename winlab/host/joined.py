@@ -5,11 +5,16 @@ from __future__ import annotations
 from winlab.design.plan.facts import HostFacts
 
 
-def has_others(facts: HostFacts) -> bool:
-    """Whether other hosts have joined the site whose first host has these facts: they have a tunnel then."""
-    return bool(getattr(facts, "tunnel_mtu", 0))
+def southbound(facts: HostFacts) -> str:
+    """Where the hosts of its site reach OVN's southbound database; empty: the site has one host."""
+    return str(getattr(facts, "southbound", ""))
 
 
-def site_of(facts: HostFacts) -> str:
-    """The first host of the site that a host with these facts has joined: its chassis; empty if it joined none."""
+def first_host(facts: HostFacts) -> str:
+    """The ssh address of the first host of the site that this host has joined; empty: it is the first itself."""
     return str(getattr(facts, "joined", ""))
+
+
+def tunnel_mtu(facts: HostFacts) -> int:
+    """The largest packet inside tunnels between hosts, in bytes; 0: there are none."""
+    return getattr(facts, "tunnel_mtu", None) or 0

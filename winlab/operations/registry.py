@@ -101,11 +101,11 @@ def names(site: Site) -> list[str]:
 
     :raises HostError: the list of hypervisors can't be read.
     """
-    return [HYPERVISOR, *(site.registered() if joined.has_others(site.host_facts) else ())]
+    return [HYPERVISOR, *(site.registered() if joined.southbound(site.host_facts) else ())]
 
 
 def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
-    """Record a hypervisor, after a check that labs can use it. Again with the same values: its facts are read anew.
+    """Record a hypervisor, after a check that labs can use it. Added again, its facts are read again.
 
     :raises UsageError: the name or the URI can't be one; nothing was touched.
     :raises ConflictError: the name or the host is taken, or the host has not joined this site.
@@ -177,7 +177,7 @@ def _uris(site: Site) -> dict[str, str]:
     """The addresses of all hypervisors, as far as they can be read: by name."""
     found = {HYPERVISOR: site.places.libvirt}
     with suppress(WinlabError):
-        if joined.has_others(site.host_facts):
+        if joined.southbound(site.host_facts):
             found |= {name: record.uri for name, record in _readable(site).items()}
     return found
 
@@ -209,7 +209,7 @@ def _asked(host: Hypervisor, uri: str) -> Listed:
 
 
 def _record(name: str, site: Site) -> Registered:
-    records = site.registered() if joined.has_others(site.host_facts) else {}
+    records = site.registered() if joined.southbound(site.host_facts) else {}
     if name not in records:
         raise _unknown(name, site)
     return records[name]()
@@ -237,16 +237,16 @@ def _require_joined(record: Registered, theirs: HostFacts, first: HostFacts) -> 
 
     :raises ConflictError: it has not.
     """
-    site = joined.site_of(theirs)
-    if site and site == first.chassis:
+    site = joined.first_host(theirs)
+    if site and joined.southbound(theirs) == joined.southbound(first):
         return
-    what = "has joined another site" if site else "has not joined this site"
+    what = f"joined the site of '{site}'" if site else "not joined this site"
+    join = "'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host."
     raise ConflictError(
-        f"The host '{record.remote}' {what}.",
-        why=f"It belongs to '{site}'; this is '{first.chassis}'." if site else "Its network ends at itself.",
-        cure="Run 'sudo winlab host teardown' there first." if site else
-        "Run 'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host.",
-    )  # fmt: skip
+        f"The host '{record.remote}' has {what}.",
+        why="Labs need a network that all hypervisors of their site share.",
+        cure=f"Run 'sudo winlab host teardown' there, then {join}" if site else f"Run {join}",
+    )
 
 
 def _refuse_same(name: str, theirs: HostFacts, known: Mapping[str, MachineFacts]) -> None:

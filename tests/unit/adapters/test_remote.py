@@ -38,7 +38,7 @@ def test_only_ssh_has_a_host(uri: str, found: Remote | None) -> None:
     "uri", ["qemu+ssh:///system", "qemu+ssh://-oProxyCommand=x/system", "qemu+ssh://a:b@host/system",
             "qemu+ssh://-l@host/system", "qemu+ssh://host:port/system", "qemu+ssh://ho st/system"],
 )  # fmt: skip
-def test_what_ssh_could_take_for_an_option_is_no_host(uri: str) -> None:
+def test_what_ssh_could_take_for_an_option_is_refused(uri: str) -> None:
     with pytest.raises(UsageError):
         Remote.of(uri)
 

@@ -1,4 +1,4 @@
-"""A hypervisor that does not answer: who looks goes on without it, who needs it fails before anything is touched."""
+"""A hypervisor that does not answer: what only looks continues, what needs it fails at once."""
 
 from __future__ import annotations
 
