@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from winlab.host.check import Status
@@ -131,18 +132,10 @@ def _compared(reports: Sequence[Report]) -> list[Row]:
     def row(check: str, why: str, cell: Callable[[Report], Cell]) -> Row:
         return Row(check, why, tuple(Cell("-") if one.problem and check != "answers" else cell(one) for one in reports))
 
-    def version(program: str, one: Report) -> Cell:
-        own, known = one.values.get(program, ""), first.values.get(program, "")
-        if not own:
-            return Cell("missing", Status.FAIL, f"Run 'sudo winlab host setup --install' on {one.name}.")
-        same = own.split(".")[: PROGRAMS[program]] == known.split(".")[: PROGRAMS[program]]
-        cure = "" if same or not known else f"Install the same release of {program} on {one.name} and {first.name}."
-        return Cell(own, Status.WARN if cure else Status.OK, cure)
-
     return [
         row("answers", "a lab needs all hosts that its nodes are on", _answers),
         *(
-            row(program, "other versions give machines other features", lambda one, of=program: version(of, one))
+            row(program, "other versions give machines other features", partial(_version, program, first))
             for program in PROGRAMS
         ),
         row("kernel", "shown to compare", lambda one: Cell(one.values.get("kernel", "") or "unknown")),
@@ -151,6 +144,15 @@ def _compared(reports: Sequence[Report]) -> list[Row]:
         row("clock", "certificates and logs compare times of several hosts", _clock),
         row("tunnels", "packets between hosts must fit with their headers", _tunnels),
     ]
+
+
+def _version(program: str, first: Report, one: Report) -> Cell:
+    own, known = one.values.get(program, ""), first.values.get(program, "")
+    if not own:
+        return Cell("missing", Status.FAIL, f"Run 'sudo winlab host setup --install' on {one.name}.")
+    same = own.split(".")[: PROGRAMS[program]] == known.split(".")[: PROGRAMS[program]]
+    cure = "" if same or not known else f"Install the same release of {program} on {one.name} and {first.name}."
+    return Cell(own, Status.WARN if cure else Status.OK, cure)
 
 
 def _answers(one: Report) -> Cell:
