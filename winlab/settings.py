@@ -24,6 +24,7 @@ HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and 
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
 NORTHBOUND = f"unix:{NB_SOCKET}"
 SB_SOCKET = Path("/run/ovn/ovnsb_db.sock")  # OVN southbound, which OVN opens for root alone
+LOCAL_LIBVIRT = "qemu:///system"
 GROUP = "libvirt"
 SHORTEST_STALL = 20  # seconds
 SUPPORT_SECONDS = 30
@@ -73,7 +74,7 @@ def state_dir() -> Path:
 def libvirt_uri() -> str:
     """The hypervisor's libvirt; ``WINLAB_LIBVIRT_URI`` names another."""
     used = _used.get()
-    return used.libvirt if used else os.environ.get("WINLAB_LIBVIRT_URI") or "qemu:///system"
+    return used.libvirt if used else os.environ.get("WINLAB_LIBVIRT_URI") or LOCAL_LIBVIRT
 
 
 def northbound() -> str:

@@ -43,12 +43,9 @@ def lab(name: str = "lab", *hypervisors: Hypervisor, overlay: Any = None) -> Lab
     return LabOnSite.find(name, site, site.each)
 
 
-class JoinedFacts(HostFacts):
+def facts(**changes: Any) -> HostFacts:
     """The facts of a host of a site with several."""
-
-    tunnel_mtu: int = 1442
-    southbound: str = "ssl:192.0.2.1:6642"
-    joined: str = ""
+    return HostFacts(**{"tunnel_mtu": 1442, "southbound": "ssl:192.0.2.1:6642", **changes})
 
 
 def record(host: str = "host2", **facts: Any) -> str:

@@ -116,8 +116,8 @@ def test_one_whose_libvirt_hangs_is_reported(added: tuple[Host, Host, Host]) -> 
 
 def test_doctor_compares_the_hosts(added: tuple[Host, Host, Host]) -> None:
     first, second, _ = added
-    records = [one for one in json.loads(first.winlab("doctor", "-o", "json", check=False).stdout) if "hypervisor" in one]
-    found = {(one["hypervisor"], one["name"]): one for one in records}
+    records = json.loads(first.winlab("doctor", "-o", "json", check=False).stdout)
+    found = {(one["hypervisor"], one["name"]): one for one in records if "hypervisor" in one}
     for name in ("hypervisor-1", NAME):
         assert found[name, "answers"]["detail"] == "yes"
         assert found[name, "clock"]["state"] == found[name, "QEMU"]["state"] == "ok"

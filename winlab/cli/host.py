@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from winlab.operations.host import Cell, SideBySide
 
 MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
+LARGEST = 64 << 10  # characters of a message
 _host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
 
@@ -78,18 +80,46 @@ def setup(
             help="Have root run this winlab at each boot, although users other than root can change it.",
         ),
     ] = False,
+    join: Annotated[
+        str,
+        typer.Option(
+            help="Join the site of another host, as a further hypervisor. SITE is that host's ssh address.",
+            metavar="SITE",
+        ),
+    ] = "",
+    tunnel_address: Annotated[
+        str, typer.Option(help="This host's address for tunnels to other hosts of its site.", metavar="ADDRESS")
+    ] = "",
     output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
     from winlab.operations import host
 
     with current().shown(output) as tell:
-        facts = host.setup(tell, external_cidr=external_cidr, install=install, trust_python=trust_python)
+        facts = host.setup(
+            tell,
+            external_cidr=external_cidr,
+            install=install,
+            trust_python=trust_python,
+            join=join,
+            tunnel_address=tunnel_address,
+        )
     if output is Output.JSON:
         current().result = facts.model_dump(mode="json")
     else:
         kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
-        say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; labs are reached by {facts.external_cidr}.")
+        labs = f"it has joined {facts.joined}" if facts.joined else f"labs are reached by {facts.external_cidr}"
+        say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; {labs}.")
+
+
+@_host.command(hidden=True)
+def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION.")] = "") -> None:
+    """Admit another host to this one's site: 'winlab host setup --join' of that host runs it. Needs root."""
+    from winlab.operations import host
+
+    with current().shown(Output.TABLE) as tell:  # on the standard error
+        answer = host.admit(sys.stdin.read(LARGEST + 1), connection, tell)
+    say(answer)
 
 
 @_host.command()

@@ -48,6 +48,7 @@ class Changes(BaseModel):
     bridges: list[str] = Field(default_factory=list)
     ovs_ids: dict[str, str | None] = Field(default_factory=dict, description="external_ids: value before, null if none")
     mapping: bool = False
+    ssl: bool = Field(False, description="Open vSwitch has the certificate with which this host joined a site")
     connection: bool = False
     switch: bool = False
     sysctl: dict[str, str] = Field(default_factory=dict)

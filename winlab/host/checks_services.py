@@ -9,6 +9,7 @@ import pwd
 from winlab import settings
 from winlab.host import bridges, daemons, fabric, facts, firewall, memory_hook, storage, subnet
 from winlab.host.check import SETUP, Host, Requirement, Status, named
+from winlab.host.site.checks import site
 from winlab.run import run
 
 USUAL_MTU, LEAST_MTU = 1500, 1280  # bytes: the default of network.mtu, and the least it takes
@@ -100,8 +101,10 @@ def ovs(host: Host) -> list[Requirement]:
 
 
 @named("OVN", "It is the labs' network.")
-def ovn(_host: Host) -> list[Requirement]:
+def ovn(host: Host) -> list[Requirement]:
     """Whether the northbound database is reachable, and northd and the controllers follow it."""
+    if host.facts.joined:
+        return []  # it is on the site's first host
     why = "winlab creates labs' switches, routers, DHCP and addresses in its northbound database."
     base = ["ovn-nbctl", f"--db={settings.northbound()}", "--no-leader-only", "--timeout=6"]
     said = run([*base, "--bare", "--columns=name", "list", "Logical_Switch"], check=False, timeout=20)
@@ -140,6 +143,8 @@ def ovn(_host: Host) -> list[Requirement]:
 @named("external bridge", "The host reaches labs through it.")
 def bridge(host: Host) -> list[Requirement]:
     """Whether the external bridge has its address, and whether its packets get out."""
+    if host.facts.joined:
+        return []  # labs reach the outside by the site's first host
     name = f"bridge {settings.BRIDGE}"
     why = "The host reaches labs through it, and labs reach the outside."
     if trouble := fabric.bridge_trouble(host.facts.external_gateway, host.facts.external_network.prefixlen):
@@ -217,10 +222,13 @@ def recorded(host: Host) -> list[Requirement]:
     why = "Plans are made from what 'winlab host setup' recorded."
     if not host.facts.recorded:
         return [Requirement("host facts", Status.FAIL, "'winlab host setup' was not run on this host", why, SETUP)]
+    found = Requirement("host facts", Status.OK, str(settings.HOST_FILE), why)
+    if host.facts.joined:
+        return [found]  # nodes get the name servers of the site's first host
     return [
-        Requirement("host facts", Status.OK, str(settings.HOST_FILE), why),
+        found,
         judge_resolvers(host.facts.resolvers, facts.find_resolvers(otherwise=host.facts.resolvers)),
     ]
 
 
-CHECKS = (recorded, group, libvirt, clones, ovs, ovn, bridge, uplink)
+CHECKS = (recorded, group, libvirt, clones, ovs, ovn, site, bridge, uplink)

@@ -13,6 +13,7 @@ from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host.changes import Changes, Record
+from winlab.host.site import program
 from winlab.run import find, run
 
 LIBVIRTD_CONF = settings.HOST_FILE.with_name("libvirtd.conf")
@@ -33,6 +34,7 @@ UNITS = {
     "ovs": (("openvswitch-switch.service",), ("openvswitch.service",)),
     "ovn-central": (("ovn-central.service",), ("ovn-northd.service",)),
     "ovn-host": (("ovn-host.service",), ("ovn-controller.service",)),
+    "relay": ((program.UNIT.name,),),
 }
 
 # The daemons of each service on a host without systemd, in the order of starting.
@@ -41,6 +43,7 @@ SERVICES = {
     "ovs": ("ovs",),
     "ovn-central": ("northd",),
     "ovn-host": ("controller",),
+    "relay": ("relay",),
 }
 
 # Without systemd and D-Bus there is no polkit, so the socket's group decides, as it does for polkit's rule anyway.
@@ -124,6 +127,13 @@ def controller_up() -> bool:
     return running(OVN_RUN / "ovn-controller.pid", "ovn-controller") is not None
 
 
+def relay_up() -> bool:
+    """Whether the relay of OVN's southbound database runs (winlab.host.site.relay)."""
+    if has_systemd():
+        return _unit_state("is-active", program.UNIT.name)
+    return running(program.PID, "ovsdb-server") is not None
+
+
 DAEMONS = {
     "virtlogd": Daemon(
         "virtlogd", "virtlogd", _virtlogd_up, ("virtlogd", "-d"), pidfile=Path("/run/virtlogd.pid"), program="virtlogd"
@@ -153,6 +163,14 @@ DAEMONS = {
         controller_up,
         (str(OVN_CTL), "start_controller"),
         stop=(str(OVN_CTL), "stop_controller"),
+    ),
+    "relay": Daemon(
+        "relay",
+        str(OVN_CTL),
+        relay_up,
+        (*program.arguments(), "--detach", "--monitor", f"--pidfile={program.PID}"),
+        pidfile=program.PID,
+        program="ovsdb-server",
     ),
 }
 

@@ -73,16 +73,17 @@ def drop_mapping(text: str, physnet: str, bridge: str) -> str:
     return ",".join(pair for pair in pairs if pair != f"{physnet}:{bridge}")
 
 
-def check_foreign_ovn(ids: dict[str, str]) -> None:
+def check_foreign_ovn(ids: dict[str, str], own: str = SB) -> None:
     """Check that this host's controller does not belong to someone else's OVN.
 
+    :param own: the southbound database of winlab's site.
     :raises ConflictError: it does.
     """
     remote = ids.get("ovn-remote", "")
     local = all(
         item.startswith("unix:") or "127.0.0.1" in item or "[::1]" in item for item in remote.split(",") if item
     )
-    if not local:
+    if remote != own and (not local or (own != SB and remote)):
         raise ConflictError(
             "This host belongs to another OVN already.",
             why=f"Its ovn-remote is '{remote}', so the labs' network would have to be created there.",
@@ -130,15 +131,23 @@ def ensure_bridge(name: str, datapath: Datapath, extra: tuple[str, ...], record:
     vsctl("--may-exist", "add-br", name, *words)
 
 
-def ensure_ids(datapath: Datapath, record: Record, progress: Progress) -> None:
+def set_id(key: str, value: str, record: Record) -> None:
+    """Set one of the ``external_ids`` of Open vSwitch; teardown restores what it was."""
+    record.changes.ovs_ids.setdefault(key, ovs_ids().get(key))
+    record.save()
+    vsctl("set", "Open_vSwitch", ".", f'external_ids:{key}="{value}"')
+
+
+def ensure_ids(datapath: Datapath, record: Record, progress: Progress, remote: str = SB) -> None:
     """Configure ovn-controller with OVN's address and the bridges; existing values are kept.
 
+    :param remote: the southbound database.
     :raises ConflictError: the host belongs to another OVN.
     """
     ids = ovs_ids()
-    check_foreign_ovn(ids)
+    check_foreign_ovn(ids, remote)
     wanted = {
-        "ovn-remote": SB,
+        "ovn-remote": remote,
         "ovn-encap-type": "geneve",
         "ovn-encap-ip": "127.0.0.1",
         "ovn-bridge": settings.INTEGRATION_BRIDGE,
@@ -330,8 +339,11 @@ def undo_ids(record: Record) -> None:
         else:
             vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
         record.changes.mapping = False
-    for key in record.changes.ovs_ids:
-        vsctl("remove", "Open_vSwitch", ".", "external_ids", key)
+    for key, was in record.changes.ovs_ids.items():
+        if was is None:
+            vsctl("remove", "Open_vSwitch", ".", "external_ids", key)
+        else:
+            vsctl("set", "Open_vSwitch", ".", f'external_ids:{key}="{was}"')
     record.changes.ovs_ids = {}
     record.save()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, settings
@@ -11,6 +12,8 @@ from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, memory_hook, packages, storage, subnet, units
 from winlab.host.changes import Record, alone
+from winlab.host.site import admission, relay, tunnels
+from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
 
@@ -30,34 +33,57 @@ def require_root(command: str) -> None:
         )
 
 
-def setup(
-    progress: Progress, *, external_cidr: str | None = None, install: bool = False, trust_python: bool = False
-) -> HostFacts:
-    """Make this host ready for labs, and record the facts about it in /etc/winlab/host.yaml.
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asks setup for.
 
     :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
     :param install: install missing packages first.
     :param trust_python: have systemd run setup at boot though others than root can change this winlab.
+    :param join: the ssh address of the first host of a site that this host joins; empty: none, or the recorded one.
+    :param tunnel_address: this host's address for tunnels to other hosts; empty: the recorded one, or by the route.
+    """
+
+    external_cidr: str | None = None
+    install: bool = False
+    trust_python: bool = False
+    join: str = ""
+    tunnel_address: str = ""
+
+
+def setup(progress: Progress, wanted: Wanted = Wanted()) -> HostFacts:
+    """Make this host ready for labs, and record the facts about it in /etc/winlab/host.yaml.
+
     :raises AccessError: not run by root.
-    :raises ConflictError: the subnet is in use, or another OVN, switch or pool is in the way.
-    :raises HostError: something is not installed or does not start.
+    :raises UsageError: an address is malformed.
+    :raises ConflictError: the subnet is in use, or another OVN, switch or pool is in the way; this host can't join.
+    :raises HostError: something is not installed or does not start, or the site's first host can't be reached.
     """
     require_root("winlab host setup")
     with alone(progress):
-        return _setup(progress, external_cidr, install=install, trust_python=trust_python)
+        return _setup(progress, wanted)
 
 
-def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trust_python: bool) -> HostFacts:
+def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
     known = _known(progress)
-    if install:
+    if wanted.tunnel_address:
+        tunnels.parse(wanted.tunnel_address)
+    member = bool(wanted.join or known.joined)
+    if wanted.join:
+        joining.Destination.parse(wanted.join)
+        joining.check(known)
+    if member and wanted.external_cidr:
+        raise UsageError("The external subnet is the site's.", cure="Leave out --external-cidr on a host that joins.")
+    if wanted.install:
         packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD), progress)
     absent = packages.missing(packages.RUN)
     if absent:
         raise HostError(f"Missing: {', '.join(package.needs for package in absent)}.", cure=packages.cure(absent))
     progress.say("checking the host's networks", 0.05)
-    cidr = subnet.choose(
-        external_cidr, known.external_cidr if known.recorded else None, subnet.used_here(settings.BRIDGE)
-    )
+    cidr = known.external_cidr
+    if not member:
+        recorded = known.external_cidr if known.recorded else None
+        cidr = subnet.choose(wanted.external_cidr, recorded, subnet.used_here(settings.BRIDGE))
     record = Record()
     for folder in [path for path in (record.path.parent, settings.HOST_FILE.parent) if not path.exists()]:
         record.add("folders", str(folder))
@@ -70,13 +96,13 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trus
     memory_hook.ensure(record, progress)
 
     progress.say("network", 0.4)
-    if daemons.has_systemd():
+    if daemons.has_systemd() and not member:
         _write(units.DROP_IN, units.drop_in_text(daemons.GROUP_UMASK), record)
         _write(units.TMPFILES, units.tmpfiles_text(), record)
         run(["systemctl", "daemon-reload"], timeout=60)
     daemons.ensure("ovs", record, progress)
     ids = fabric.ovs_ids()
-    fabric.check_foreign_ovn(ids)
+    fabric.check_foreign_ovn(ids, known.southbound if known.joined else fabric.SB)
     datapath = fabric.find_datapath()
     chassis = ids.get("system-id", "")
     closed = ("fail-mode=secure", "other-config:disable-in-band=true")
@@ -84,35 +110,63 @@ def _setup(progress: Progress, external_cidr: str | None, *, install: bool, trus
     fabric.drop_dead_ports(progress)
     address = f'other-config:hwaddr="{fabric.mac_for(chassis)}"'
     fabric.ensure_bridge(settings.BRIDGE, datapath, (address,), record, progress)
-    daemons.ensure("ovn-central", record, progress)
-    fabric.ensure_ids(datapath, record, progress)
-    daemons.ensure("ovn-host", record, progress)
-    network = HostFacts(external_cidr=cidr)
-    fabric.ensure_address(network.external_gateway, network.external_network.prefixlen, progress)
-    fabric.ensure_socket(record, progress)
-    fabric.ensure_switch(record, progress)
-    firewall.ensure_forwarding(cidr, datapath, record, progress)
+    known = known.model_copy(update={"external_cidr": cidr, "datapath": datapath, "chassis": chassis})
+    known = (_ensure_member if member else _ensure_first)(known, wanted, record, progress)
 
     progress.say("trying KVM", 0.8)
     kvm = kvmprobe.probe_kvm()
     if not kvm.works:
         progress.say(f"KVM does not work here, guests will be emulated (slow): {kvm.why}")
-    host_facts = HostFacts(
-        external_cidr=cidr,
-        # at boot the network may be late; then the previous name servers are the better choice
-        resolvers=facts.find_resolvers(otherwise=known.resolvers),
-        accelerator="kvm" if kvm.works else "tcg",
-        datapath=datapath,
-        chassis=chassis,
-        nested=facts.find_nested(),
-        emulator_version=facts.find_emulator_version(),
+    # at boot the network may be late; then the previous name servers are the better choice
+    resolvers = known.resolvers if member else facts.find_resolvers(otherwise=known.resolvers)
+    host_facts = known.model_copy(
+        update={
+            "resolvers": resolvers,
+            "accelerator": "kvm" if kvm.works else "tcg",
+            "nested": facts.find_nested(),
+            "emulator_version": facts.find_emulator_version(),
+        }
     )
     record.add("files", str(settings.HOST_FILE))
     facts.write_facts(host_facts)
     if daemons.has_systemd():
-        boot.ensure(record, progress, trust=trust_python)
+        boot.ensure(record, progress, trust=wanted.trust_python)
     progress.say("the host is ready", 1.0)
     return host_facts.model_copy(update={"recorded": True})
+
+
+def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
+    """What a host has on which labs are made: OVN's databases, and the way from and to its external bridge."""
+    daemons.ensure("ovn-central", record, progress)
+    fabric.ensure_ids(known.datapath, record, progress)
+    daemons.ensure("ovn-host", record, progress)
+    fabric.ensure_address(known.external_gateway, known.external_network.prefixlen, progress)
+    fabric.ensure_socket(record, progress)
+    fabric.ensure_switch(record, progress)
+    firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
+    admission.ensure_program(record)
+    if wanted.tunnel_address:
+        mtu = tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
+        if known.tunnel_mtu:
+            known = known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu)})
+    if known.southbound:
+        relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
+    return known
+
+
+def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
+    """What a host has that joined a site: a controller that OVN's databases on the first host control."""
+    if wanted.join:
+        known = joining.join(wanted.join, wanted.tunnel_address, known, record, progress)
+        record.add("files", str(settings.HOST_FILE))
+        facts.write_facts(known)  # from here on, setup needs no --join
+    elif wanted.tunnel_address:
+        tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
+    joining.ensure_controller(known, record, progress)
+    daemons.ensure("ovn-host", record, progress)
+    joining.wait_until_connected(known, progress, needed=bool(wanted.join))
+    joining.warn_of_end(known, progress)
+    return known
 
 
 def _known(progress: Progress) -> HostFacts:

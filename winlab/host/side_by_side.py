@@ -9,10 +9,10 @@ from functools import partial
 from typing import Self
 
 from winlab.host.check import Status
+from winlab.host.site.tunnels import OVERHEAD
 from winlab.printable import printable
 
 LONGEST = 80  # characters of a value that are shown
-HEADERS = 58  # bytes that Geneve adds to a packet, over IPv4: see docs/hypervisors.md
 LATE, WRONG = 2.0, 60.0  # seconds that a clock may differ; certificates are checked from the minute they begin
 # Prints 'name<TAB>value' lines. The time comes first; ovs-vsctl answers root alone.
 SCRIPT = r"""
@@ -121,7 +121,7 @@ class SideBySide:
 
 def pings(addresses: Sequence[str], tunnel_mtu: int) -> str:
     """The script that prints which of these addresses full packets do not reach; they must not be cut in pieces."""
-    size = tunnel_mtu + HEADERS - 28  # without the headers of IPv4 and ICMP
+    size = tunnel_mtu + OVERHEAD - 28  # without the headers of IPv4 and ICMP
     ping = f"ping -q -n -M do -c 2 -i 0.3 -W 2 -s {size}"
     return "\n".join(f"{ping} {address} >/dev/null 2>&1 || echo {address}" for address in addresses)
 

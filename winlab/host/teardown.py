@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 from winlab import settings
-from winlab.errors import AccessError, ConflictError, HostError, WinlabError
+from winlab.design.plan.facts import HostFacts
+from winlab.errors import AccessError, ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Progress
-from winlab.host import daemons, fabric, firewall, labs, storage, units
+from winlab.host import daemons, fabric, facts, firewall, labs, storage, units
 from winlab.host.changes import Changes, Record, alone
+from winlab.host.site import admission, join
 from winlab.run import run
 
 
@@ -31,15 +33,13 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     record = Record()
     before = record.changes.model_copy(deep=True)
     again = _start(record, progress) if record.path.exists() else []
-    remaining = labs.find()
-    if remaining and not force:
+    known = _known()
+    remaining, members = labs.find(), admission.members(known)
+    if (remaining or members) and not force:
         if again:
             daemons.stop_again(again, before, record, progress)
-        raise ConflictError(
-            f"There are labs on this host: {', '.join(sorted(remaining))}.",
-            why="Their machines, disks and networks would be lost.",
-            cure="Run 'winlab destroy' for each, or use --force to remove them, too.",
-        )
+        raise _labs_conflict(remaining) if remaining else _members_conflict(members)
+    admission.undo(record, known, progress)
     if remaining:
         labs.remove(progress)
 
@@ -51,6 +51,8 @@ def _teardown(progress: Progress, *, force: bool) -> None:
         storage.undo_pool(record, progress)
     if record.changes.switch or record.changes.connection:
         fabric.undo_rows(record, progress)
+    if record.changes.ssl:
+        join.undo(record, known, progress)
     if record.changes.mapping or record.changes.ovs_ids:
         fabric.undo_ids(record)
     _leave_what_others_use(record, again, progress)
@@ -64,13 +66,37 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     progress.say("the host is as it was before setup", 1.0)
 
 
+def _labs_conflict(remaining: set[str]) -> ConflictError:
+    return ConflictError(
+        f"There are labs on this host: {', '.join(sorted(remaining))}.",
+        why="Their machines, disks and networks would be lost.",
+        cure="Run 'winlab destroy' for each, or use --force to remove them, too.",
+    )
+
+
+def _members_conflict(members: list[str]) -> ConflictError:
+    return ConflictError(
+        f"Other hosts have joined this host's site: {', '.join(members)}.",
+        why="OVN's databases on this host control their network.",
+        cure="Run 'sudo winlab host teardown' on them first, or use --force here.",
+    )
+
+
+def _known() -> HostFacts:
+    """What setup recorded; the defaults if it can't be read."""
+    try:
+        return facts.read_facts()
+    except UsageError:
+        return HostFacts()
+
+
 def needed(changes: Changes) -> list[str]:
     """The services that must run to undo *changes*, in the order of starting."""
     services = []
     if changes.pool:
         services.append("libvirt")
     # The controller removes its patch ports when the external switch is removed, also from other bridges.
-    if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch:
+    if changes.bridges or changes.mapping or changes.ovs_ids or changes.switch or changes.ssl:
         services.append("ovs")
     if changes.switch or changes.connection:
         services.append("ovn-central")

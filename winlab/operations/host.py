@@ -13,11 +13,13 @@ from winlab.host import boot, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs, Requirement, Status
+from winlab.host.setup import Wanted
 from winlab.host.side_by_side import Cell, SideBySide
+from winlab.host.site import admission
 from winlab.operations import carry_out, hosts_doctor, planning
 from winlab.site import Site
 
-__all__ = ["Cell", "SideBySide", "compare", "diagnose", "setup", "teardown"]
+__all__ = ["Cell", "SideBySide", "admit", "compare", "diagnose", "setup", "teardown"]
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -43,18 +45,26 @@ def compare() -> tuple[SideBySide, list[Requirement]]:
 
 
 def setup(
-    tell: Listener, *, external_cidr: str | None = None, install: bool = False, trust_python: bool = False
+    tell: Listener,
+    *,
+    external_cidr: str | None = None,
+    install: bool = False,
+    trust_python: bool = False,
+    join: str = "",
+    tunnel_address: str = "",
 ) -> HostFacts:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT; safe to repeat.
 
     :param external_cidr: the network through which the host reaches labs; by default as before, or winlab's own.
     :param install: install missing packages of the distribution.
     :param trust_python: have systemd run setup at boot even if users other than root can change this winlab.
+    :param join: the ssh address of the first host of a site, which this host then joins as a further hypervisor.
+    :param tunnel_address: this host's address for tunnels to the site's other hosts.
     :raises AccessError: this is not root.
     :raises WinlabError: something is missing, or a step failed.
     """
-    work = partial(setting_up.setup, external_cidr=external_cidr, install=install, trust_python=trust_python)
-    facts = carry_out.one_step("host setup", work, tell, usual=5)
+    wanted = Wanted(external_cidr, install, trust_python, join, tunnel_address)
+    facts = carry_out.one_step("host setup", partial(setting_up.setup, wanted=wanted), tell, usual=5)
     if said := boot.warning():
         tell(Note(text=said))
     return facts
@@ -68,3 +78,16 @@ def teardown(tell: Listener, *, force: bool = False) -> None:
     :raises WinlabError: there are labs, or something can't be undone.
     """
     carry_out.one_step("host teardown", partial(tearing_down.teardown, force=force), tell, usual=4)
+
+
+def admit(text: str, connection: str, tell: Listener) -> str:
+    """Admit another host to this one's site; returns the answer for that host.
+
+    :param text: what it sent.
+    :param connection: ``SSH_CONNECTION``.
+    :raises AccessError: this is not root.
+    :raises WinlabError: the host can't be admitted.
+    """
+    setting_up.require_root("winlab host admit")
+    work = partial(admission.admit, text, connection)
+    return carry_out.one_step("host admit", work, tell, usual=2).model_dump_json()

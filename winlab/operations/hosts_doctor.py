@@ -11,7 +11,7 @@ from winlab.adapters.registered import Registered
 from winlab.adapters.remote import LIMIT, Remote
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import WinlabError
-from winlab.host import joined, side_by_side
+from winlab.host import side_by_side
 from winlab.host.side_by_side import Report, SideBySide
 from winlab.run import run
 from winlab.site import Site
@@ -26,7 +26,7 @@ def compare(site: Site) -> SideBySide:
     :raises WinlabError: the first host's facts or the list of hypervisors can't be read.
     """
     facts = site.host_facts
-    if not joined.southbound(facts):
+    if not facts.southbound:
         return SideBySide((), ())
     there = Remote.of(site.places.libvirt)
     shells: dict[str, Callable[[], tuple[Shell, str]]] = {
@@ -35,7 +35,7 @@ def compare(site: Site) -> SideBySide:
     shells |= {name: partial(_shell, read) for name, read in site.registered().items()}
     with Threads(len(shells)) as threads:
         reports = list(threads.map(_report, shells, shells.values()))
-        mtu = joined.tunnel_mtu(facts)
+        mtu = facts.tunnel_mtu or 0
         reports = list(threads.map(lambda one: _pinged(one, reports, shells, mtu), reports))
     return SideBySide.of(reports)
 

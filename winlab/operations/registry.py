@@ -18,7 +18,6 @@ from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import facts as recorded
-from winlab.host import joined
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.threads import Threads
@@ -101,7 +100,7 @@ def names(site: Site) -> list[str]:
 
     :raises HostError: the list of hypervisors can't be read.
     """
-    return [HYPERVISOR, *(site.registered() if joined.southbound(site.host_facts) else ())]
+    return [HYPERVISOR, *(site.registered() if site.host_facts.southbound else ())]
 
 
 def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
@@ -177,7 +176,7 @@ def _uris(site: Site) -> dict[str, str]:
     """The addresses of all hypervisors, as far as they can be read: by name."""
     found = {HYPERVISOR: site.places.libvirt}
     with suppress(WinlabError):
-        if joined.southbound(site.host_facts):
+        if site.host_facts.southbound:
             found |= {name: record.uri for name, record in _readable(site).items()}
     return found
 
@@ -209,7 +208,7 @@ def _asked(host: Hypervisor, uri: str) -> Listed:
 
 
 def _record(name: str, site: Site) -> Registered:
-    records = site.registered() if joined.southbound(site.host_facts) else {}
+    records = site.registered() if site.host_facts.southbound else {}
     if name not in records:
         raise _unknown(name, site)
     return records[name]()
@@ -237,8 +236,8 @@ def _require_joined(record: Registered, theirs: HostFacts, first: HostFacts) -> 
 
     :raises ConflictError: it has not.
     """
-    site = joined.first_host(theirs)
-    if site and joined.southbound(theirs) == joined.southbound(first):
+    site = theirs.joined
+    if site and theirs.southbound == first.southbound:
         return
     what = f"joined the site of '{site}'" if site else "not joined this site"
     join = "'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host."

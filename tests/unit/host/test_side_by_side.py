@@ -138,10 +138,10 @@ def test_each_host_is_asked_and_pings_the_others(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(hosts_doctor, "_here", lambda script: answer("here", script))
     records = {"b": sites.registered("host2"), "c": sites.registered("host3")}
     monkeypatch.setattr(Site, "registered", lambda _: records)
-    made = hosts_doctor.compare(Site(facts=sites.JoinedFacts(), libvirt="test:///default"))
+    made = hosts_doctor.compare(Site(facts=sites.facts(), libvirt="test:///default"))
     assert made.hosts == ("hypervisor-1", "b", "c")
     texts = {row.check: [cell.text for cell in row.cells] for row in made.rows}
     assert texts["answers"] == ["yes", "yes", "no"]
     assert texts["tunnels"] == ["whole packets pass", "none to 203.0.113.1", "-"]
     assert [host for host, _ in asked].count("host3") == 1
-    assert hosts_doctor.compare(Site(facts=sites.JoinedFacts(southbound=""))) == SideBySide((), ())
+    assert hosts_doctor.compare(Site(facts=sites.facts(southbound=""))) == SideBySide((), ())

@@ -24,9 +24,9 @@ from winlab.host import facts as recorded
 from winlab.site import Site
 
 URI = "qemu+ssh://ann@host2/system"
-FIRST = sites.JoinedFacts(chassis="c1", recorded=True)
-OTHERS = sites.JoinedFacts(chassis="c2", joined="ann@host9", southbound="ssl:192.0.2.9:6642")
-SECOND = sites.JoinedFacts(chassis="c2", joined="ann@host1", accelerator="tcg", recorded=True)
+FIRST = sites.facts(chassis="c1", recorded=True)
+OTHERS = sites.facts(chassis="c2", joined="ann@host9", southbound="ssl:192.0.2.9:6642")
+SECOND = sites.facts(chassis="c2", joined="ann@host1", accelerator="tcg", recorded=True)
 
 
 class World:
@@ -120,7 +120,7 @@ def test_what_is_taken_or_no_name_is_refused(
 @pytest.mark.parametrize(
     ("theirs", "says", "cure"),
     [
-        (sites.JoinedFacts(chassis="c2", southbound=""), "has not joined this site", "host setup --join"),
+        (sites.facts(chassis="c2", southbound=""), "has not joined this site", "host setup --join"),
         (
             OTHERS,
             "has joined the site of 'ann@host9'",

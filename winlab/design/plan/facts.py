@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 DEFAULT_CIDR = "172.31.240.0/20"
 DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 TCG_SCALE = 3.0
+LEAST_MTU, LARGEST_MTU = 576, 65535
 HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; it has no other in this version
 
 
@@ -28,6 +29,13 @@ class SiteFacts(BaseModel):
 
     external_cidr: str = Field(default=DEFAULT_CIDR, description="subnet of the external bridge")
     resolvers: list[str] = Field(default_factory=lambda: list(DEFAULT_RESOLVERS), description="DNS servers for guests")
+    tunnel_mtu: int | None = Field(  # left out where it is None: an earlier winlab reads the records of such labs
+        default=None,
+        ge=LEAST_MTU,
+        le=LARGEST_MTU,
+        exclude_if=lambda value: value is None,
+        description="largest packet inside tunnels between hypervisors, in bytes; none: there is one hypervisor",
+    )
 
     @field_validator("external_cidr")
     @classmethod
@@ -72,6 +80,16 @@ class MachineFacts(BaseModel):
 
 class _Record(BaseModel):
     recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
+    joined: str = Field(
+        default="",
+        exclude_if=lambda value: not value,
+        description="the ssh address of the first host of the site that this host has joined; none: it is the first",
+    )
+    southbound: str = Field(
+        default="",
+        exclude_if=lambda value: not value,
+        description="where other hosts reach OVN's southbound database, in OVSDB's notation; none: there are no others",
+    )
 
 
 class HostFacts(MachineFacts, SiteFacts, _Record):

@@ -1,0 +1,151 @@
+"""The first host of a site admits another one: what its ``winlab host setup --join`` runs there over ssh.
+
+ssh and sudo decide who may: anyone who can be root on the first host. The new host sends no secret, and gets none.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from winlab import files, settings
+from winlab.design.plan.facts import HostFacts, SiteFacts
+from winlab.errors import ConflictError, HostError, UsageError
+from winlab.events import Progress
+from winlab.host import daemons, fabric, facts
+from winlab.host.changes import Record, alone
+from winlab.host.site import certificates, messages, program, relay, tunnels
+from winlab.host.site.messages import Answer, Request
+from winlab.run import run
+
+PROGRAM = settings.HOST_FILE.with_name("admit")
+ENCAPS = ("--format=json", "--columns=chassis_name,ip", "list", "Encap")
+
+
+def program_text(python: str) -> str:
+    """The program that a host which joins runs on this one; isolated, as the unit that runs setup at boot."""
+    quoted = "'" + python.replace("'", "'\\''") + "'"
+    return f"""\
+#!/bin/sh
+# Written by 'winlab host setup': 'winlab host setup --join' runs it on this host, from the host that joins.
+exec {quoted} -I -m winlab host admit "$@"
+"""
+
+
+def ensure_program(record: Record) -> None:
+    """Write the program."""
+    record.add("files", str(PROGRAM))
+    files.replace_text(PROGRAM, program_text(sys.executable), 0o700)
+
+
+def admit(text: str, connection: str, progress: Progress) -> Answer:
+    """Admit a host, or renew its certificate. The first time, this host becomes the first of a site.
+
+    :param text: the host's request.
+    :param connection: ssh's ``SSH_CONNECTION``: the addresses and ports of the client and of this host.
+    :raises UsageError: the request is malformed, or ssh did not come by IPv4.
+    :raises ConflictError: the host is a member of another site, or another host has its name in OVN.
+    :raises HostError: this host was not set up, or can't be the first of a site.
+    """
+    request = messages.read(Request, text, "the host that joins")
+    with alone(progress):
+        return _admit(request, connection, Record(), progress)
+
+
+def _admit(request: Request, connection: str, record: Record, progress: Progress) -> Answer:
+    known = facts.read_facts()
+    if not known.recorded or known.joined:
+        raise HostError(
+            "This host can't admit others.",
+            why=f"It has joined the site of {known.joined} itself." if known.joined else "It was not set up.",
+            cure=f"Join {known.joined}." if known.joined else "Run 'sudo winlab host setup' on it first.",
+        )
+    _check(request, known)
+    here = parse_connection(connection)
+    address = relay.address_of(known.southbound) if known.southbound else here
+    own = tunnels.recorded() or here
+    mtu = tunnels.ensure(own, known.datapath, record, progress)
+    relay.ensure(known.chassis, address, record, progress)
+    known = known.model_copy(
+        update={
+            "southbound": relay.southbound(address),
+            "tunnel_mtu": min(mtu, request.tunnel_mtu, known.tunnel_mtu or mtu),
+        }
+    )
+    facts.write_facts(known)
+    progress.say(f"admitting {request.chassis}")
+    return Answer(
+        chassis=known.chassis,
+        certificate=_signed(request, relay.ensure_authority(known.chassis, record, progress)),
+        authority=relay.text(program.AUTHORITY),
+        southbound=known.southbound,
+        tunnel_address=own,
+        facts=SiteFacts(**known.site.model_dump()),
+    )
+
+
+def _signed(request: Request, authority: certificates.Pair) -> str:
+    try:
+        address = str(request.tunnel_address)
+        return certificates.sign(request.request, request.chassis, address, certificates.CONNECTS, authority)
+    except ValueError as error:
+        raise UsageError("The request for a certificate can't be used.", why=str(error)) from error
+
+
+def _check(request: Request, known: HostFacts) -> None:
+    held = certificates.fingerprint(relay.text(program.AUTHORITY))
+    if request.authority and request.authority != held:
+        raise ConflictError(
+            "The host has joined another site.",
+            why="It has the certificate of another authority than this site's.",
+            cure="Run 'sudo winlab host teardown' on it, then join again.",
+        )
+    taken = {str(row["chassis_name"]): str(row["ip"]) for row in encaps()}
+    other = taken.get(request.chassis, "")
+    if request.chassis == known.chassis or (other and not request.authority and other != str(request.tunnel_address)):
+        raise ConflictError(
+            f"Another host of this site has the same name in OVN, {request.chassis}.",
+            why="Open vSwitch's system-id is the same on both, as on a copy of a machine; or the host was here before, "
+            "with another address, and its row was not removed.",
+            cure="On a copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch. For a host that was here "
+            f"before, run 'sudo ovn-sbctl chassis-del {request.chassis}' on the first host.",
+        )
+
+
+def encaps() -> list[dict[str, object]]:
+    """The tunnels of all chassis that OVN knows: ``chassis_name`` and ``ip``."""
+    return fabric.rows(run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", *ENCAPS], timeout=40))
+
+
+def others(own: str) -> list[str]:
+    """The chassis of other hosts that OVN knows."""
+    return sorted({str(row["chassis_name"]) for row in encaps()} - {own})
+
+
+def parse_connection(text: str) -> str:
+    """This host's address in ``SSH_CONNECTION``, by which the other host reaches it.
+
+    :raises UsageError: it is not an IPv4 address.
+    """
+    words = text.split()
+    try:
+        return tunnels.parse(words[2] if len(words) == 4 else "")
+    except UsageError as error:
+        raise UsageError(
+            "It is not known by which address other hosts reach this host.",
+            why=f"ssh says: '{text}'. An IPv4 address is needed.",
+            cure="Join by the first host's IPv4 address: 'sudo winlab host setup --join USER@ADDRESS'.",
+        ) from error
+
+
+def members(known: HostFacts) -> list[str]:
+    """The chassis of the other hosts in this host's site, if it is the first; empty if OVN's databases do not run."""
+    is_first = known.southbound and not known.joined
+    return others(known.chassis) if is_first and daemons.northd_up() else []
+
+
+def undo(record: Record, known: HostFacts, progress: Progress) -> None:
+    """Stop being a site's first host, before anything else is undone. Files go with the other files of setup."""
+    for chassis in members(known):
+        progress.say(f"removing {chassis} from OVN")
+        run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
+    daemons.stop("relay", record, progress)

@@ -1,0 +1,74 @@
+"""What a host that joins and the site's first host send each other: one JSON text each way, over ssh."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from winlab import documents
+from winlab.design.plan.facts import LARGEST_MTU, LEAST_MTU, SiteFacts
+from winlab.errors import UsageError
+
+LARGEST = 64 << 10  # bytes of a message; usual ones have less than 3,000
+
+Chassis = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$")]  # a certificate's name has 64
+Pem = Annotated[
+    str, Field(max_length=8192, pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+-----END [A-Z ]+-----\n$")
+]
+Mtu = Annotated[int, Field(ge=LEAST_MTU, le=LARGEST_MTU)]
+
+
+class Request(BaseModel):
+    """Of a host that joins.
+
+    ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
+    of the site that it has joined already; empty: none.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    chassis: Chassis
+    request: Pem
+    tunnel_address: IPv4Address
+    tunnel_mtu: Mtu
+    authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+
+
+class Answer(BaseModel):
+    """Of the first host. ``southbound`` is where controllers connect to, and ``chassis`` the first host's own."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: Literal[1] = 1
+    chassis: Chassis
+    certificate: Pem
+    authority: Pem
+    southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}$")
+    tunnel_address: IPv4Address
+    facts: SiteFacts
+
+
+Message = TypeVar("Message", Request, Answer)
+
+
+def read(kind: type[Message], text: str, sender: str) -> Message:
+    """Read a message.
+
+    :param sender: who sent it, for the error.
+    :raises UsageError: it is too large, or malformed.
+    """
+    try:
+        if len(text) > LARGEST:
+            raise ValueError(f"It has more than {LARGEST} bytes.")
+        return kind.model_validate(documents.from_json(text))
+    except ValidationError as error:
+        places = ("/".join(map(str, item["loc"])) + f": {item['msg']}" for item in error.errors(include_input=False))
+        why = "; ".join(places)
+    except ValueError as error:
+        why = str(error)
+    raise UsageError(
+        f"The message from {sender} can't be used.", why=why, cure="Use the same version of winlab on both hosts."
+    )

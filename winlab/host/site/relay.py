@@ -1,0 +1,114 @@
+"""The relay on a site's first host: other hosts' controllers reach OVN's southbound database through it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import socket
+import tempfile
+from pathlib import Path
+
+from winlab import files
+from winlab.errors import HostError
+from winlab.events import Progress
+from winlab.host import daemons
+from winlab.host.changes import Record
+from winlab.host.site import certificates, program
+from winlab.host.site.certificates import Pair
+from winlab.run import find, run
+
+AUTHORITY_KEY = program.FOLDER / "authority-key.pem"
+
+
+def southbound(address: str) -> str:
+    """What controllers of other hosts connect to."""
+    return f"ssl:{address}:{program.PORT}"
+
+
+def address_of(southbound: str) -> str:
+    """The address in what :func:`southbound` returns."""
+    return southbound.split(":")[1]
+
+
+def ensure(chassis: str, address: str, record: Record, progress: Progress) -> None:
+    """Make sure that the relay runs, with a valid certificate.
+
+    :param chassis: this host's.
+    :raises HostError: it does not start, as when this host no longer has the address.
+    """
+    authority = ensure_authority(chassis, record, progress)
+    _ensure_certificate(chassis, address, authority, record, progress)
+    if not program.DATABASE.exists():
+        record.add("files", str(program.DATABASE))
+        _make_database(address)
+    if daemons.has_systemd():
+        path = find("ovsdb-server") or "/usr/sbin/ovsdb-server"
+        record.add("files", str(program.UNIT))
+        if files.replace_text(program.UNIT, program.unit_text(path)):
+            run(["systemctl", "daemon-reload"], timeout=60)
+    daemons.ensure("relay", record, progress)
+    if not daemons.wait_until(lambda: listens(address), 10):
+        raise HostError(
+            f"OVN's southbound database can't be reached at {address}, port {program.PORT}.",
+            why="Its relay does not listen there: this host lost that address, or another program has the port.",
+            cure="Give this host its address again, then run 'sudo winlab host setup'.",
+            evidence=str(program.LOG),
+        )
+
+
+def listens(address: str) -> bool:
+    """Whether something listens where other hosts reach the southbound database."""
+    try:
+        socket.create_connection((address, program.PORT), 3).close()
+    except OSError:
+        return False
+    return True
+
+
+def ensure_authority(chassis: str, record: Record, progress: Progress) -> Pair:
+    """The site's authority, which is made once."""
+    record.add("folders", str(program.FOLDER))
+    program.FOLDER.mkdir(mode=0o700, exist_ok=True)
+    program.FOLDER.chmod(0o700)
+    if not (program.AUTHORITY.exists() and AUTHORITY_KEY.exists()):
+        progress.say("making the authority that signs the hosts' certificates")
+        made = certificates.make_authority(chassis)
+        write(AUTHORITY_KEY, made.key, record)
+        write(program.AUTHORITY, made.certificate, record)
+    return Pair(text(program.AUTHORITY), text(AUTHORITY_KEY))
+
+
+def write(path: Path, content: str, record: Record) -> None:
+    """Write a file of the certificates, for root alone, to the disk; teardown removes it."""
+    record.add("files", str(path))
+    files.write_atomic(path, content, mode=0o600, durable=True)
+
+
+def text(path: Path) -> str:
+    """A file's text; empty if it is missing."""
+    return path.read_text(encoding="ascii") if path.exists() else ""
+
+
+def _ensure_certificate(chassis: str, address: str, authority: Pair, record: Record, progress: Progress) -> None:
+    held, key = text(program.CERTIFICATE), text(program.KEY)
+    due = certificates.is_due(held, datetime.datetime.now(datetime.UTC))
+    if not due and key and not certificates.fault(held, key, authority.certificate, chassis):
+        return
+    progress.say("making the certificate of OVN's southbound database")
+    key = certificates.make_key()
+    request = certificates.make_request(chassis, key)
+    made = certificates.sign(request, chassis, address, certificates.SERVES, authority)
+    # ovsdb-server reads both again when they change (stream-ssl.c); in between it refuses connections
+    write(program.KEY, key, record)
+    write(program.CERTIFICATE, made, record)
+
+
+def _make_database(address: str) -> None:
+    """Write the relay's own database, whole or not at all."""
+    with tempfile.TemporaryDirectory(dir=program.DATABASE.parent, prefix="relay-") as folder:
+        schema, made = Path(folder) / "schema", Path(folder) / "database"
+        schema.write_text(program.SCHEMA, encoding="ascii")
+        run(["ovsdb-tool", "create", str(made), str(schema)], timeout=30)
+        said = run(["ovsdb-tool", "transact", str(made), program.rows(address)], timeout=30).stdout
+        assert not [row for row in json.loads(said) if "error" in row], said
+        made.rename(program.DATABASE)
