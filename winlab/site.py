@@ -155,6 +155,14 @@ class Site:
                 cure=f"Run the command on '{first}', or set WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system for it.",
             )
 
+    def remote(self, name: str) -> Remote | None:
+        """The host of a hypervisor, for ssh; None: it is this one.
+
+        :raises HostError: the list of hypervisors can't be read.
+        :raises WinlabError: what is recorded of it can't be used.
+        """
+        return Remote.of(self.places.libvirt) if name == HYPERVISOR else self.registered()[name]().remote
+
     def registered(self) -> dict[str, Callable[[], Registered]]:
         """The hypervisors that are recorded besides the first, by name; each raises WinlabError if it can't be used.
 

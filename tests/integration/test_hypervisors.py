@@ -20,12 +20,14 @@ def site() -> Iterator[tuple[Host, Host, Host]]:
     install()
     with Hosts("h1", "h2", "laptop") as made:
         first, second, laptop = made.all
-        for host in (first, second):
-            host.run("ovs-vsctl", "--version")
         first.winlab("host", "setup")
+        first.add_tunnel_bridge()
+        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
+        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
+        second.add_tunnel_bridge()
+        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
         for host in (first, second):
-            host.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1")
+            host.run("usermod", "-aG", "libvirt", "ann")
         yield first, second, laptop
     assert made.left() == []
 

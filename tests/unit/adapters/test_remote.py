@@ -104,7 +104,7 @@ def test_a_forwarded_socket_is_in_a_private_folder(monkeypatch: pytest.MonkeyPat
         yield lambda: None
 
     monkeypatch.setattr(run, "beside", beside)
-    with remote.forwarded("ssh://host1/run/nb.sock", "127.0.0.1:5900") as socket:
+    with remote.forwarded("ssh://host1/run/nb.sock") as socket:
         assert socket.parent.stat().st_mode & 0o777 == 0o700
     assert not socket.parent.exists()
 
