@@ -85,10 +85,10 @@ def show(name: str, site: Site) -> Shown:
     uri = site.places.libvirt if record is None else record.uri
     facts, checked = (None, None) if record is None else (record.facts, record.checked)
     with site.hypervisors() as hosts:
-        for silent in hosts.silent:
-            if silent.name == name:
-                return Shown(Listed(name, uri, silent.reason), facts, checked, {})
-        (host,) = (one for one in hosts if one.name == name)
+        host = next((one for one in hosts if one.name == name), None)
+        if host is None:
+            reason = " ".join(one.reason for one in hosts.silent if one.is_maybe(name))
+            return Shown(Listed(name, uri, reason), facts, checked, {})
         listed = _asked(host, uri)
         with suppress(WinlabError):
             facts = host.facts
