@@ -140,11 +140,11 @@ def test_a_site_that_no_host_has_joined_does_not_ask_ovn(asked: list[str], monke
 
 
 def test_with_facts_that_cannot_be_read_ovn_is_asked(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoilt() -> None:
+    def corrupt() -> None:
         raise UsageError("The host's facts can't be used.")
 
     site(monkeypatch, dict)
-    monkeypatch.setattr(recorded, "read_facts", spoilt)
+    monkeypatch.setattr(recorded, "read_facts", corrupt)
     with Site(libvirt="test:///default").hypervisors() as hosts:
         assert [one.name for one in hosts] == [HYPERVISOR]
 
