@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -76,11 +77,21 @@ class Node:
 
     @at_site
     def screen(self) -> Screen:
-        """Where the node's VNC server listens, and its password.
+        """Where the node's VNC server listens, and its password. ``host`` says on which host, unless it is this one.
 
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         """
         return operations.reach.screen(self.lab, self.name, self.site)
+
+    @contextmanager
+    def screen_here(self) -> Iterator[Screen]:
+        """As :meth:`screen`, but as this host reaches it: from another host by ssh, for the length of a with-block.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        :raises HostError: ssh does not connect to the host.
+        """
+        with self.site.in_use(), operations.reach.screen_here(self.lab, self.name, self.site) as screen:
+            yield screen
 
     def open_viewer(self, screen: Screen) -> str:
         """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.

@@ -21,7 +21,6 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.errors import HostError, UsageError, WinlabError
 from winlab.host import facts as recorded
-from winlab.host import joined
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
 
@@ -93,6 +92,7 @@ class Site:
         :raises HostError: the first one's libvirt does not answer.
         :raises UsageError: this host has joined the site of another one.
         """
+        self._require_first()
         with connection.connected(self.places.libvirt) as conn, ExitStack() as opened:
             pool = partial(StoragePool, conn, self.pool_name)
             first = Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine)
@@ -127,10 +127,8 @@ class Site:
             facts = self.host_facts
         except WinlabError:
             facts = None  # who needs them reports that
-        if facts is not None:
-            self._require_first(facts)
-            if not joined.has_others(facts):
-                return []  # so a site with one host needs no OVN for this
+        if facts is not None and not facts.southbound:
+            return []  # so a site with one host needs no OVN for this
         try:
             records = self.registered()
         except WinlabError as error:
@@ -142,14 +140,28 @@ class Site:
         self._resting.update({one.name: (now, one) for one in found if isinstance(one, Silent)})
         return [*found, *resting.values()]
 
-    def _require_first(self, facts: HostFacts) -> None:
+    def _require_first(self) -> None:
         """Check that a libvirt on this host is that of a site's first host: labs' network is made there."""
-        if (site := joined.site_of(facts)) and Remote.of(self.places.libvirt) is None:
+        if self.places.libvirt != settings.LOCAL_LIBVIRT:
+            return
+        try:
+            first = self.host_facts.joined
+        except UsageError:
+            return  # who needs the facts reports that
+        if first:
             raise UsageError(
                 "This host has joined the site of another one, and labs are made from there.",
-                why=f"'winlab host setup --join' made it a hypervisor of '{site}'.",
-                cure="Run the command on that host, or with WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system of it.",
+                why=f"'winlab host setup --join' made it a hypervisor of '{first}'.",
+                cure=f"Run the command on '{first}', or set WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system for it.",
             )
+
+    def remote(self, name: str) -> Remote | None:
+        """The host of a hypervisor, for ssh; None: it is this one.
+
+        :raises HostError: the list of hypervisors can't be read.
+        :raises WinlabError: what is recorded of it can't be used.
+        """
+        return Remote.of(self.places.libvirt) if name == HYPERVISOR else self.registered()[name]().remote
 
     def registered(self) -> dict[str, Callable[[], Registered]]:
         """The hypervisors that are recorded besides the first, by name; each raises WinlabError if it can't be used.

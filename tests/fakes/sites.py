@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -43,16 +43,19 @@ def lab(name: str = "lab", *hypervisors: Hypervisor, overlay: Any = None) -> Lab
     return LabOnSite.find(name, site, site.each)
 
 
-class JoinedFacts(HostFacts):
+def facts(**changes: Any) -> HostFacts:
     """The facts of a host of a site with several."""
-
-    tunnel_mtu: int = 1442
-    joined: str = ""
+    return HostFacts(**{"tunnel_mtu": 1442, "southbound": "ssl:192.0.2.1:6642", **changes})
 
 
 def record(host: str = "host2", **facts: Any) -> str:
     """What OVN's database has of another hypervisor."""
     return Registered(uri=f"qemu+ssh://ann@{host}/system", facts=MachineFacts(**facts)).model_dump_json()
+
+
+def registered(host: str = "host2", **facts: Any) -> Callable[[], Registered]:
+    """What a site gives for such a record."""
+    return lambda: Registered.parse("name", record(host, **facts))
 
 
 class Recorder:

@@ -37,7 +37,9 @@ class Host:
         spaces = ("--mount", "--uts", "--pid", "--ipc", "--net", "--fork", "--kill-child")
         with self._log.open("ab") as log:
             null = subprocess.DEVNULL
-            self._process = subprocess.Popen(["unshare", *spaces, *self._words], stdin=null, stdout=log, stderr=log)
+            # the host goes if the tests are killed
+            words = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, *self._words]
+            self._process = subprocess.Popen(words, stdin=null, stdout=log, stderr=log)
         self.pid = self._wait(self._child)
         self.spaces |= {Path(f"/proc/{self.pid}/ns/{kind}").readlink() for kind in ("net", "pid")}
         self._switch.plug(self.name, self.pid)

@@ -17,7 +17,7 @@ class Switch:
 
     def __init__(self) -> None:
         # a process holds the namespace; it needs no name, and can't be left behind
-        words = ["unshare", "--net", "--kill-child", "sleep", "infinity"]
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"]
         self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         link = Path(f"/proc/{self._process.pid}/ns/net")
         while (space := link.readlink()) == Path("/proc/self/ns/net").readlink():

@@ -28,6 +28,7 @@ NEEDED = (
     packages.Package("ethtool", "ethtool", "ethtool"),
     packages.Package("tcpdump", "tcpdump", "tcpdump"),
     packages.Package("ps", "procps", "procps-ng"),
+    packages.Package("ping", "iputils-ping", "iputils"),
 )
 POLICY = Path("/usr/sbin/policy-rc.d")  # deb-systemd-invoke and invoke-rc.d ask it
 

@@ -66,7 +66,7 @@ class Told:
 
 def setup(**options):
     told = Told()
-    found = module.setup(told, **options)
+    found = module.setup(told, module.Wanted(**options))
     return found, told.lines
 
 def teardown(**options):

@@ -50,7 +50,7 @@ def site(monkeypatch: pytest.MonkeyPatch, texts: Callable[[], dict[str, str]], f
             return texts()
 
     monkeypatch.setattr(ovn, "connect", lambda _remote: nullcontext(Northbound()))
-    return Site(libvirt="test:///default", facts=facts or sites.JoinedFacts())
+    return Site(libvirt="test:///default", facts=facts or sites.facts())
 
 
 def test_all_are_connected_and_their_facts_are_those_recorded(
@@ -140,20 +140,22 @@ def test_a_site_that_no_host_has_joined_does_not_ask_ovn(asked: list[str], monke
 
 
 def test_with_facts_that_cannot_be_read_ovn_is_asked(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def spoilt() -> None:
+    def corrupt() -> None:
         raise UsageError("The host's facts can't be used.")
 
     site(monkeypatch, dict)
-    monkeypatch.setattr(recorded, "read_facts", spoilt)
+    monkeypatch.setattr(recorded, "read_facts", corrupt)
     with Site(libvirt="test:///default").hypervisors() as hosts:
         assert [one.name for one in hosts] == [HYPERVISOR]
 
 
 def test_a_host_that_has_joined_makes_no_labs_by_itself(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = sites.JoinedFacts(joined="chassis-1")
-    here = site(monkeypatch, dict, facts)
-    with pytest.raises(UsageError, match="has joined the site of another") as caught, here.hypervisors():
+    facts = sites.facts(joined="ann@host1")
+    site(monkeypatch, dict)
+    here = Site(libvirt=settings.LOCAL_LIBVIRT, facts=facts)
+    with pytest.raises(UsageError, match="has joined the site of another one") as caught, here.hypervisors():
         pass
+    assert "'ann@host1'" in caught.value.why
     assert "WINLAB_LIBVIRT_URI" in caught.value.cure
 
 

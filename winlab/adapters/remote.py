@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from winlab.errors import HostError, UsageError
 
 LIMIT = 20.0  # seconds for a command on another host
 MOST = 1 << 20  # bytes that it may print
-FORWARDED = 10.0  # seconds until a forwarded socket must exist
+FORWARDED = 10.0  # seconds until a socket must be forwarded
+LOOPBACK = "127.0.0.1"
 POLL = 0.05  # seconds between two looks for it
 # A host without power is noticed after 5 s when ssh connects, and after 4 s later: libvirt's URIs have no such limits.
 OPTIONS = (
@@ -113,29 +115,48 @@ def program() -> Path:
 
 
 @contextmanager
-def forwarded(url: str, to: str = "") -> Iterator[Path]:
+def forwarded(url: str) -> Iterator[Path]:
     """A socket of another host as a socket here, which only this user can use, for the length of a with-block.
 
     :param url: ``ssh://user@host:port/path``.
-    :param to: in place of the path: an address there, ``host:port``.
     :raises HostError: ssh does not connect, or may not forward.
     :raises UsageError: the URL names no host.
     """
     there = Remote.of(url)
     assert there is not None
-    target = to or urlsplit(url).path
     with TemporaryDirectory(prefix="winlab-", ignore_cleanup_errors=True) as folder:  # of mode 0700
-        socket = Path(folder) / "s"
-        words = there.words("-N", "-T", "-oExitOnForwardFailure=yes", "-oControlPath=none", f"-L{socket}:{target}")
-        with run.beside(words) as ended:
-            _await(socket, there, ended)
-            yield socket
+        path = Path(folder) / "s"
+        with _forwarding(there, f"{path}:{urlsplit(url).path}", path.exists):
+            yield path
 
 
-def _await(socket: Path, there: Remote, ended: Callable[[], str | None]) -> None:
-    patience, end = stopping.Patience(), time.monotonic() + FORWARDED
-    while not socket.exists():
-        said = ended()
-        if said is not None or time.monotonic() > end:
-            raise HostError(f"ssh can't connect to '{there}'.", why=said or "It does not answer.", cure=there.cure)
-        patience.sleep(POLL)
+@contextmanager
+def forwarded_port(there: Remote, port: int) -> Iterator[int]:
+    """A TCP port of another host's loopback as a port of this one's, for the length of a with-block.
+
+    :raises HostError: ssh does not connect, or may not forward.
+    """
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        here = int(probe.getsockname()[1])
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((LOOPBACK, here)) == 0
+
+    with _forwarding(there, f"{LOOPBACK}:{here}:{LOOPBACK}:{port}", listens):
+        yield here
+
+
+@contextmanager
+def _forwarding(there: Remote, what: str, is_ready: Callable[[], bool]) -> Iterator[None]:
+    """ssh with ``-L``, once it is ready, for the length of a with-block."""
+    words = there.words("-N", "-T", "-oExitOnForwardFailure=yes", "-oControlPath=none", f"-L{what}")
+    with run.beside(words) as ended:
+        patience, end = stopping.Patience(), time.monotonic() + FORWARDED
+        while not is_ready():
+            said = ended()
+            if said is not None or time.monotonic() > end:
+                raise HostError(f"ssh can't connect to '{there}'.", why=said or "It does not answer.", cure=there.cure)
+            patience.sleep(POLL)
+        yield

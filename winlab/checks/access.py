@@ -22,7 +22,7 @@ from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import HostError, WinlabError
-from winlab.operations import look
+from winlab.operations import absent, look
 from winlab.site import Site
 
 FETCH_SECONDS = 15.0
@@ -111,6 +111,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
     :raises OffError: none of its controllers runs.
     """
     with site.hypervisors() as hosts:
+        absent.require(lab, site, hosts)
         machines, standing = look.find(lab, hosts), LabOnSite.find(lab, site, hosts)
     kubectl = Kubectl.of(standing.folder)
     look.require_api(machines)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, NodeName, Output, say
+from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
 from winlab.cli.session import Format, LabName, current
@@ -113,7 +113,9 @@ def logs(
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
     from winlab import Lab
 
-    reports = Lab(lab).logs(node, lines)
+    own = Lab(lab)
+    reports = own.logs(node, lines)
+    report_silent(own.site)
     if output is Output.JSON:
         current().result = [dataclasses.asdict(report) for report in reports]
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,10 @@ from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
 
+if TYPE_CHECKING:
+    from winlab.operations.host import Cell, SideBySide
+
+MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 LARGEST = 64 << 10  # characters of a message
 _host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
@@ -26,22 +30,41 @@ def register(app: typer.Typer) -> None:
 def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE) -> None:  # noqa: B008 - frozen
     """Check that this host has what labs need. Exit code 4 if something is missing.
 
-    With --spec (and create's other options), memory, disk and cores are checked against that spec.
+    With --spec (and create's other options), memory, disk and cores are checked against that spec. If other hosts
+    have joined its site, they are compared with it.
     """
     from winlab.operations import host
 
     with current().shown(Output.TABLE) as tell:  # on the standard error
         checks = host.diagnose(wanted.load() if wanted.spec else None, tell)
+        compared, unknown = host.compare()
+    checks += unknown
     if output is Output.JSON:
-        current().result = [dataclasses.asdict(check) for check in checks]
+        current().result = [dataclasses.asdict(check) for check in checks] + compared.records()
     else:
-        mark = {"ok": "✓", "warn": "!", "fail": "✗"}
-        rows = [[mark[check.state], check.name, check.detail, check.why] for check in checks]
+        rows = [[MARKS[check.state], check.name, check.detail, check.why] for check in checks]
         print_table(["", "CHECK", "STATE", "WHY IT MATTERS"], rows)
         for check in checks:
             if check.state != "ok":
-                say(f"{mark[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
-    raise typer.Exit(ExitCode.HOST if any(check.state == "fail" for check in checks) else ExitCode.OK)
+                say(f"{MARKS[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
+        _show_hosts(compared)
+    states = [check.state for check in checks] + [cell.state for row in compared.rows for cell in row.cells]
+    raise typer.Exit(ExitCode.HOST if "fail" in states else ExitCode.OK)
+
+
+def _show_hosts(compared: SideBySide) -> None:
+    if not compared.hosts:
+        return
+    rows = [[row.check, *(_marked(cell) for cell in row.cells), row.why] for row in compared.rows]
+    print_table(["CHECK", *(name.upper() for name in compared.hosts), "WHY IT MATTERS"], rows)
+    for row in compared.rows:
+        for name, cell in zip(compared.hosts, row.cells, strict=True):
+            if cell.cure:
+                say(f"{MARKS[cell.state]} {row.check} on {name}: {cell.text}\n  cure: {cell.cure}")
+
+
+def _marked(cell: Cell) -> str:
+    return cell.text if cell.state == "ok" else f"{MARKS[cell.state]} {cell.text}"
 
 
 @_host.command()

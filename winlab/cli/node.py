@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -120,14 +122,19 @@ def vnc(
     lab: LabName = settings.DEFAULT_LAB,
     viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
 ) -> None:
-    """Print where to reach a node's screen, and open a viewer."""
+    """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C."""
     from winlab import Lab
 
     there = Lab(lab).node(node)
-    screen = there.screen()
-    say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
-    if viewer and (hint := there.open_viewer(screen)):
-        say(hint)
+    with there.screen_here() as screen:
+        say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
+        if viewer and (hint := there.open_viewer(screen)):
+            say(hint)
+        if screen.host:
+            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.")
+            sys.stdout.flush()
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
 
 
 def serial(

@@ -19,12 +19,10 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors) -> list[Silent]:
     if not hosts.silent:
         return []
     if plans := recorded.standing(site.folder(lab)):
-        names = {node.hypervisor for plan in plans for node in plan.nodes}
-        return [
-            one for one in hosts.silent if any(one.is_maybe(name) for name in names - {each.name for each in hosts})
-        ]
-    if lab.startswith(golden.LAB) and hosts.machines(lab):
-        return []  # it has one machine
+        names = {node.hypervisor for plan in plans for node in plan.nodes} - {one.name for one in hosts}
+        return [one for one in hosts.silent if any(map(one.is_maybe, names))]
+    if lab.startswith(golden.LAB):
+        return []  # golden images are made on the first hypervisor, which answers
     return list(hosts.silent)
 
 
@@ -43,7 +41,9 @@ def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = ())
 def remains(silent: Silent, lab: str, site: Site) -> HostError:
     """The error which says that a lab was removed except for what is there."""
     error = refusal(silent, lab, site)
-    cure = f"Run 'winlab destroy --lab {lab}' again when it answers; or, if it never will, 'winlab hypervisor remove'."
+    cure = f"Run 'winlab destroy --lab {lab}' again when it answers."
+    if silent.name:
+        cure += f" If it never will, first run 'winlab hypervisor remove {silent.name} --force'."
     return HostError(error.what, why=f"The rest was removed. {error.why}", cure=cure, causes=error.causes)
 
 

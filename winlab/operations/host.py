@@ -7,14 +7,19 @@ from functools import partial
 from winlab import settings
 from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
+from winlab.errors import WinlabError
 from winlab.events import Listener, Note, Told
 from winlab.host import boot, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
-from winlab.host.doctor import Needs, Requirement
+from winlab.host.doctor import Needs, Requirement, Status
 from winlab.host.setup import Wanted
+from winlab.host.side_by_side import Cell, SideBySide
 from winlab.host.site import admission
-from winlab.operations import carry_out, planning
+from winlab.operations import carry_out, hosts_doctor, planning
+from winlab.site import Site
+
+__all__ = ["Cell", "SideBySide", "admit", "compare", "diagnose", "setup", "teardown"]
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -28,6 +33,15 @@ def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
     # no host fact changes what a lab needs, and bad facts must be reported, not fail here
     planned = planning.make(spec.on_one_host(), settings.DEFAULT_LAB, HostFacts(), Told(tell, "plan"))
     return doctor.diagnose(Needs.of(planned.plan))
+
+
+def compare() -> tuple[SideBySide, list[Requirement]]:
+    """Compare the hosts of the site; and a check that failed if it is not known which there are. It never fails."""
+    try:
+        return hosts_doctor.compare(Site()), []
+    except WinlabError as error:
+        why = "labs may be on other hosts of the site"
+        return SideBySide((), ()), [Requirement("other hosts", Status.WARN, error.what, why, error.cure)]
 
 
 def setup(

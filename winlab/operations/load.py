@@ -14,8 +14,8 @@ from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
 from winlab.events import Listener, Progress
+from winlab.operations import absent, look
 from winlab.operations import drives as drive
-from winlab.operations import look
 from winlab.operations.carry_out import Job, Underway, carry_out, run_steps
 from winlab.operations.drives import Drives
 from winlab.site import Site
@@ -75,7 +75,8 @@ def to_lab(lab: str, site: Site, image: str, tell: Listener, *, name: str = "") 
 
     with store.workspace() as folder:
         with site.hypervisors() as hosts:
-            machines = look.find(lab, hosts)  # before an engine takes minutes to write the image
+            absent.require(lab, site, hosts)  # before an engine takes minutes to write the image
+            machines = look.find(lab, hosts)
         given(image)
         if name:
             oci.full_name(name)

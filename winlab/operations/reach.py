@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from winlab.adapters.guests.base import Guest, Sink
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.ssh import arguments
+from winlab.adapters.remote import LOOPBACK, Remote, forwarded_port
 from winlab.adapters.vm import console as consoles
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -19,11 +21,15 @@ from winlab.site import Site
 
 @dataclass(frozen=True)
 class Screen:
-    """Where a node's VNC server listens, and its password."""
+    """Where a node's VNC server listens, and its password.
+
+    :param host: whose address it is, as for ssh; empty: this host's.
+    """
 
     address: str
     port: int
     password: str
+    host: str = ""
 
 
 def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
@@ -100,10 +106,33 @@ def screen(lab: str, node: str, site: Site) -> Screen:
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises WinlabError: the node does not run.
     """
+    return _screen(lab, node, site)[0]
+
+
+@contextmanager
+def screen_here(lab: str, node: str, site: Site) -> Iterator[Screen]:
+    """A node's screen as this host reaches it: one of another host comes by ssh, for the length of a with-block.
+
+    Its ``host`` still says where it is.
+
+    :raises HostError: ssh does not connect.
+    :raises WinlabError: as :func:`screen`.
+    """
+    found, there = _screen(lab, node, site)
+    if there is None:
+        yield found
+        return
+    with forwarded_port(there, found.port) as port:
+        yield replace(found, address=LOOPBACK, port=port)
+
+
+def _screen(lab: str, node: str, site: Site) -> tuple[Screen, Remote | None]:
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
         address, port = domains.vnc(hosts.on(machine).conn, machine)
-    return Screen(address, port, site.folder(lab).credentials().nodes[node].vnc_password)
+    there = site.remote(machine.hypervisor)
+    password = site.folder(lab).credentials().nodes[node].vnc_password
+    return Screen(address, port, password, "" if there is None else str(there)), there
 
 
 def screenshot(lab: str, node: str, site: Site) -> bytes:

@@ -18,7 +18,6 @@ from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import facts as recorded
-from winlab.host import joined
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.threads import Threads
@@ -86,10 +85,10 @@ def show(name: str, site: Site) -> Shown:
     uri = site.places.libvirt if record is None else record.uri
     facts, checked = (None, None) if record is None else (record.facts, record.checked)
     with site.hypervisors() as hosts:
-        for silent in hosts.silent:
-            if silent.name == name:
-                return Shown(Listed(name, uri, silent.reason), facts, checked, {})
-        (host,) = (one for one in hosts if one.name == name)
+        host = next((one for one in hosts if one.name == name), None)
+        if host is None:
+            reason = " ".join(one.reason for one in hosts.silent if one.is_maybe(name))
+            return Shown(Listed(name, uri, reason), facts, checked, {})
         listed = _asked(host, uri)
         with suppress(WinlabError):
             facts = host.facts
@@ -101,11 +100,11 @@ def names(site: Site) -> list[str]:
 
     :raises HostError: the list of hypervisors can't be read.
     """
-    return [HYPERVISOR, *(site.registered() if joined.has_others(site.host_facts) else ())]
+    return [HYPERVISOR, *(site.registered() if site.host_facts.southbound else ())]
 
 
 def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
-    """Record a hypervisor, after a check that labs can use it. Again with the same values: its facts are read anew.
+    """Record a hypervisor, after a check that labs can use it. Added again, its facts are read again.
 
     :raises UsageError: the name or the URI can't be one; nothing was touched.
     :raises ConflictError: the name or the host is taken, or the host has not joined this site.
@@ -177,7 +176,7 @@ def _uris(site: Site) -> dict[str, str]:
     """The addresses of all hypervisors, as far as they can be read: by name."""
     found = {HYPERVISOR: site.places.libvirt}
     with suppress(WinlabError):
-        if joined.has_others(site.host_facts):
+        if site.host_facts.southbound:
             found |= {name: record.uri for name, record in _readable(site).items()}
     return found
 
@@ -209,7 +208,7 @@ def _asked(host: Hypervisor, uri: str) -> Listed:
 
 
 def _record(name: str, site: Site) -> Registered:
-    records = site.registered() if joined.has_others(site.host_facts) else {}
+    records = site.registered() if site.host_facts.southbound else {}
     if name not in records:
         raise _unknown(name, site)
     return records[name]()
@@ -237,16 +236,16 @@ def _require_joined(record: Registered, theirs: HostFacts, first: HostFacts) -> 
 
     :raises ConflictError: it has not.
     """
-    site = joined.site_of(theirs)
-    if site and site == first.chassis:
+    site = theirs.joined
+    if site and theirs.southbound == first.southbound:
         return
-    what = "has joined another site" if site else "has not joined this site"
+    what = f"joined the site of '{site}'" if site else "not joined this site"
+    join = "'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host."
     raise ConflictError(
-        f"The host '{record.remote}' {what}.",
-        why=f"It belongs to '{site}'; this is '{first.chassis}'." if site else "Its network ends at itself.",
-        cure="Run 'sudo winlab host teardown' there first." if site else
-        "Run 'sudo winlab host setup --join USER@HOST' there, with the address of this site's first host.",
-    )  # fmt: skip
+        f"The host '{record.remote}' has {what}.",
+        why="Labs need a network that all hypervisors of their site share.",
+        cure=f"Run 'sudo winlab host teardown' there, then {join}" if site else f"Run {join}",
+    )
 
 
 def _refuse_same(name: str, theirs: HostFacts, known: Mapping[str, MachineFacts]) -> None:

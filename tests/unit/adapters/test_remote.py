@@ -38,7 +38,7 @@ def test_only_ssh_has_a_host(uri: str, found: Remote | None) -> None:
     "uri", ["qemu+ssh:///system", "qemu+ssh://-oProxyCommand=x/system", "qemu+ssh://a:b@host/system",
             "qemu+ssh://-l@host/system", "qemu+ssh://host:port/system", "qemu+ssh://ho st/system"],
 )  # fmt: skip
-def test_what_ssh_could_take_for_an_option_is_no_host(uri: str) -> None:
+def test_what_ssh_could_take_for_an_option_is_refused(uri: str) -> None:
     with pytest.raises(UsageError):
         Remote.of(uri)
 
@@ -104,7 +104,7 @@ def test_a_forwarded_socket_is_in_a_private_folder(monkeypatch: pytest.MonkeyPat
         yield lambda: None
 
     monkeypatch.setattr(run, "beside", beside)
-    with remote.forwarded("ssh://host1/run/nb.sock", "127.0.0.1:5900") as socket:
+    with remote.forwarded("ssh://host1/run/nb.sock") as socket:
         assert socket.parent.stat().st_mode & 0o777 == 0o700
     assert not socket.parent.exists()
 

@@ -14,6 +14,7 @@ import winlab
 from winlab.events import Event, Note, Quiet
 from winlab.host import boot, daemons, units
 from winlab.host.changes import Record
+from winlab.host.setup import Wanted
 from winlab.operations import host
 
 NOBODY = 65534
@@ -146,9 +147,9 @@ def test_the_unit_of_an_earlier_version_goes(machine: list[str], tmp_path: Path)
 
 
 def test_setup_continues_and_warns(machine: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, object]] = []
-    monkeypatch.setattr(host.setting_up, "setup", lambda _progress, **options: asked.append(options))
+    asked: list[Wanted] = []
+    monkeypatch.setattr(host.setting_up, "setup", lambda _progress, wanted: asked.append(wanted))
     told: list[Event] = []
     host.setup(told.append, trust_python=True)
-    assert asked == [{"external_cidr": None, "install": False, "trust_python": True}]
+    assert asked == [Wanted(trust_python=True)]
     assert any(isinstance(event, Note) and "after a reboot" in event.text for event in told)

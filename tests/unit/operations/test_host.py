@@ -12,6 +12,7 @@ from winlab.host import facts as recorded
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs
+from winlab.host.setup import Wanted
 from winlab.operations import host
 
 
@@ -35,11 +36,11 @@ def test_doctor_compares_the_host_with_the_spec_and_reads_no_facts_for_it(monkey
 
 def test_setup_and_teardown_are_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
-    monkeypatch.setattr(setting_up, "setup", lambda _progress, **options: options)
+    monkeypatch.setattr(setting_up, "setup", lambda _progress, wanted: wanted)
     monkeypatch.setattr(tearing_down, "teardown", lambda _progress, *, force: told.append(force))
     monkeypatch.setattr(host.boot, "warning", lambda: "")
-    options = {"external_cidr": "10.9.0.0/24", "install": False, "trust_python": False}
-    assert host.setup(told.append, external_cidr="10.9.0.0/24") == options
+    wanted = Wanted("10.9.0.0/24", join="ann@h1", tunnel_address="192.0.2.1")
+    assert host.setup(told.append, external_cidr="10.9.0.0/24", join="ann@h1", tunnel_address="192.0.2.1") == wanted
     host.teardown(told.append, force=True)
     assert True in told
     assert [event.step for event in told if isinstance(event, StepDone)] == ["host setup", "host teardown"]

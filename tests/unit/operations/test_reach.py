@@ -1,16 +1,20 @@
-"""A command in a node: its input, and output that can't be written."""
+"""A command in a node: its input, and output that can't be written. The screen of one on another host."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 
+import lab_fakes
 import pytest
 from sites import FakeSite
 
+from winlab.adapters.remote import Remote
+from winlab.adapters.vm import domains
 from winlab.errors import UnreachableError
-from winlab.operations import reach
+from winlab.operations import look, reach
 
 
 class Guest:
@@ -69,3 +73,27 @@ def test_a_connection_that_is_lost_is_reported_as_such(guest: Guest, monkeypatch
     monkeypatch.setattr(reach, "login", lambda *_: SimpleNamespace(execute=lost, close=lambda: None))
     with pytest.raises(UnreachableError):
         reach.execute("lab", "node-1", FakeSite(), ["yes"], ignore, ignore)
+
+
+def test_the_screen_of_a_node_on_another_host_comes_by_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains, "vnc", lambda *_: ("127.0.0.1", 5901))
+    monkeypatch.setattr(look, "find_node", lambda *_: lab_fakes.machine("node-1"))
+    credentials = SimpleNamespace(nodes={"node-1": SimpleNamespace(vnc_password="secret")})
+    monkeypatch.setattr("winlab.lab_folder.LabFolder.credentials", lambda _: credentials)
+    forwarded: list[tuple[Remote, int]] = []
+
+    @contextmanager
+    def forward(there: Remote, port: int) -> Iterator[int]:
+        forwarded.append((there, port))
+        yield 40000
+
+    monkeypatch.setattr(reach, "forwarded_port", forward)
+    site = FakeSite()
+    with reach.screen_here("lab", "node-1", site) as screen:
+        assert screen == reach.screen("lab", "node-1", site) == reach.Screen("127.0.0.1", 5901, "secret")
+    assert forwarded == []
+    monkeypatch.setattr(site, "remote", lambda _: Remote("host2", "ann"))
+    with reach.screen_here("lab", "node-1", site) as screen:
+        assert screen == reach.Screen("127.0.0.1", 40000, "secret", "ann@host2")
+    assert reach.screen("lab", "node-1", site).host == "ann@host2"
+    assert forwarded == [(Remote("host2", "ann"), 5901)]

@@ -24,8 +24,9 @@ from winlab.host import facts as recorded
 from winlab.site import Site
 
 URI = "qemu+ssh://ann@host2/system"
-FIRST = sites.JoinedFacts(chassis="c1", recorded=True)
-SECOND = sites.JoinedFacts(chassis="c2", joined="c1", accelerator="tcg", recorded=True)
+FIRST = sites.facts(chassis="c1", recorded=True)
+OTHERS = sites.facts(chassis="c2", joined="ann@host9", southbound="ssl:192.0.2.9:6642")
+SECOND = sites.facts(chassis="c2", joined="ann@host1", accelerator="tcg", recorded=True)
 
 
 class World:
@@ -88,7 +89,7 @@ def test_a_host_that_has_joined_is_recorded_with_its_facts(world: World) -> None
     assert hosts().names() == [HYPERVISOR, "b"]
 
 
-def test_added_again_its_facts_are_read_anew(world: World) -> None:
+def test_added_again_its_facts_are_read_again(world: World) -> None:
     hosts().add("b", URI)
     world.facts["host2"] = SECOND.model_copy(update={"accelerator": "kvm"})
     hosts().add("b", URI)
@@ -119,8 +120,12 @@ def test_what_is_taken_or_no_name_is_refused(
 @pytest.mark.parametrize(
     ("theirs", "says", "cure"),
     [
-        (sites.JoinedFacts(chassis="c2"), "has not joined this site", "host setup --join"),
-        (sites.JoinedFacts(chassis="c2", joined="c9"), "has joined another site", "host teardown"),
+        (sites.facts(chassis="c2", southbound=""), "has not joined this site", "host setup --join"),
+        (
+            OTHERS,
+            "has joined the site of 'ann@host9'",
+            "host teardown",
+        ),
         (HostError("ssh can't connect to 'ann@host2'.", cure="Run 'ssh"), "ssh can't connect", "Run 'ssh"),
     ],
 )
@@ -222,7 +227,7 @@ def test_one_that_does_not_answer_is_removed_only_by_force(world: World) -> None
 
 
 def test_a_site_of_one_host_lists_it_without_ovn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "read_facts", lambda: FIRST.model_copy(update={"tunnel_mtu": 0}))
+    monkeypatch.setattr(recorded, "read_facts", lambda: FIRST.model_copy(update={"southbound": ""}))
     monkeypatch.setattr(ovn, "connect", lambda _: pytest.fail("OVN was asked"))
     assert [one.name for one in hosts().list()] == hosts().names() == [HYPERVISOR]
     with pytest.raises(NotFoundError):

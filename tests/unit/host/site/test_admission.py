@@ -1,0 +1,148 @@
+"""The first host admits others: what it writes and answers, and whom it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab.design.plan.facts import HostFacts
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError
+from winlab.events import Quiet
+from winlab.host import changes, facts
+from winlab.host.changes import Record
+from winlab.host.site import admission, certificates, messages, program, relay, tunnels
+from winlab.host.site.messages import Answer, Request
+
+KEY = certificates.make_key()
+ASKED = Request(
+    chassis="c2", request=certificates.make_request("c2", KEY), tunnel_address="203.0.113.2", tunnel_mtu=1442
+)
+CONNECTION = "198.51.100.2 50000 198.51.100.1 22"
+
+
+class First:
+    """A first host; certificates and facts are real files."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        self.tunnels: list[str] = []
+        self.relays: list[str] = []
+        self.encaps: list[dict[str, object]] = [{"chassis_name": "c1", "ip": "203.0.113.1"}]
+        self.path = tmp_path / "host.yaml"
+        folder = tmp_path / "tls"
+        monkeypatch.setattr(program, "FOLDER", folder)
+        monkeypatch.setattr(program, "AUTHORITY", folder / "ca.pem")
+        monkeypatch.setattr(relay, "AUTHORITY_KEY", folder / "authority-key.pem")
+        monkeypatch.setattr(changes, "LOCK", tmp_path / "lock")
+        monkeypatch.setattr(admission, "Record", lambda: Record(tmp_path / "changes.yaml"))
+        read, write = facts.read_facts, facts.write_facts
+        monkeypatch.setattr(facts, "read_facts", lambda: read(self.path))
+        monkeypatch.setattr(facts, "write_facts", lambda found: write(found, self.path))
+        monkeypatch.setattr(tunnels, "recorded", lambda: self.tunnels[-1] if self.tunnels else "")
+        monkeypatch.setattr(tunnels, "ensure", self.ensure_tunnels)
+        monkeypatch.setattr(relay, "ensure", lambda _chassis, address, *_more: self.relays.append(address))
+        monkeypatch.setattr(admission, "encaps", lambda: self.encaps)
+        facts.write_facts(HostFacts(chassis="c1", resolvers=["192.0.2.53"]))
+
+    def ensure_tunnels(self, address: str, *_more: Any) -> int:
+        self.tunnels.append(address)
+        return 8942
+
+    def admit(self, asked: Request = ASKED, connection: str = CONNECTION) -> Answer:
+        return admission.admit(asked.model_dump_json(), connection, Quiet())
+
+
+@pytest.fixture
+def first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> First:
+    return First(monkeypatch, tmp_path)
+
+
+def test_a_host_is_given_all_that_it_needs(first: First) -> None:
+    answer = messages.read(Answer, first.admit().model_dump_json(), "h1")
+    assert certificates.fault(answer.certificate, KEY, answer.authority, "c2") == ""
+    assert (answer.chassis, answer.southbound) == ("c1", "ssl:198.51.100.1:6642")
+    assert (answer.facts.resolvers, answer.facts.tunnel_mtu) == (["192.0.2.53"], 1442)
+    assert (first.relays, first.tunnels) == (["198.51.100.1"], ["198.51.100.1"])
+    known = facts.read_facts()
+    assert (known.southbound, known.tunnel_mtu) == (answer.southbound, 1442)
+
+
+def test_later_hosts_find_the_same_site(first: First) -> None:
+    one = first.admit()
+    held = certificates.fingerprint(one.authority)
+    third = ASKED.model_copy(update={"chassis": "c3", "tunnel_mtu": 8942})
+    for asked in (third, ASKED.model_copy(update={"authority": held})):
+        other = first.admit(asked, "198.51.100.3 50000 192.0.2.1 22")
+        assert (other.authority, other.southbound) == (one.authority, one.southbound)
+        assert (other.facts.tunnel_mtu, other.tunnel_address) == (1442, one.tunnel_address)
+    assert {path.stat().st_mode & 0o777 for path in program.FOLDER.iterdir()} == {0o600}
+    assert program.FOLDER.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"chassis": "c1"}, "the same name in OVN, c1"),
+        ({"chassis": "c9"}, "the same name in OVN, c9"),
+        ({"authority": "0" * 64}, "has joined another site"),
+    ],
+)
+def test_a_host_that_is_someone_else_is_refused(first: First, change: dict[str, str], why: str) -> None:
+    first.encaps.append({"chassis_name": "c9", "ip": "203.0.113.9"})
+    with pytest.raises(ConflictError, match=why) as caught:
+        first.admit(ASKED.model_copy(update=change))
+    assert caught.value.cure
+    assert first.relays == []
+
+
+@pytest.mark.parametrize("known", [HostFacts(chassis="c1", joined="ann@h0"), None])
+def test_a_host_that_is_not_the_first_of_a_site_admits_no_one(first: First, known: HostFacts | None) -> None:
+    if known is None:
+        first.path.unlink()
+    else:
+        facts.write_facts(known)
+    with pytest.raises(HostError, match="can't admit others") as caught:
+        first.admit()
+    assert caught.value.cure
+
+
+@pytest.mark.parametrize(
+    "connection", ["", "2001:db8::2 50000 2001:db8::1 22", "1 2 3 4", "a b 127.0.0.1 22", "x " * 9]
+)
+def test_the_first_host_must_be_reached_by_an_address_of_its_own(first: First, connection: str) -> None:
+    with pytest.raises(UsageError, match="by which address") as caught:
+        first.admit(connection=connection)
+    assert "--join USER@ADDRESS" in caught.value.cure
+
+
+GOOD = ASKED.model_dump(mode="json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[",
+        json.dumps({**GOOD, "more": 1}),
+        json.dumps({**GOOD, "version": 2}),
+        json.dumps({**GOOD, "chassis": "-x"}),
+        json.dumps({**GOOD, "chassis": "c2\nCN=c1"}),
+        json.dumps({**GOOD, "tunnel_mtu": 100}),
+        json.dumps({**GOOD, "tunnel_address": "h2"}),
+        json.dumps({**GOOD, "request": "key"}),
+        json.dumps(GOOD) + " " * messages.LARGEST,
+    ],
+)
+def test_a_malformed_message_is_refused(text: str) -> None:
+    with pytest.raises(WinlabError, match="can't be used") as caught:
+        messages.read(Request, text, "h2")
+    assert caught.value.why
+    assert "same version" in caught.value.cure
+
+
+def test_the_program_runs_this_winlab_alone() -> None:
+    text = admission.program_text("/opt/it's/python")
+    assert """exec '/opt/it'\\''s/python' -I -m winlab host admit "$@"\n""" in text

@@ -1,0 +1,160 @@
+"""A host joins a site: which addresses it takes, whom it asks as whom, and what is in the way."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from winlab import settings
+from winlab.design.plan.facts import HostFacts
+from winlab.errors import ConflictError, HostError, UsageError
+from winlab.events import Quiet
+from winlab.host import fabric
+from winlab.host.changes import Record
+from winlab.host.check import Status
+from winlab.host.site import certificates, checks, join, program, tunnels
+from winlab.host.site.join import Destination
+from winlab.run import Result
+
+LINKS = [
+    {"ifname": "eth0", "mtu": 1500, "addr_info": [{"local": "198.51.100.2", "prefixlen": 24}]},
+    {"ifname": "br-phy", "mtu": 1500, "addr_info": [{"local": "203.0.113.2", "prefixlen": 24}]},
+    {"ifname": "wg0", "mtu": 600, "addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]},
+]
+NOW = datetime.datetime.now(datetime.UTC)
+
+
+def answer(text: str) -> Any:
+    return lambda args, **_more: Result(tuple(args), 0, text, "", 0.0)
+
+
+@pytest.fixture
+def links(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "run", answer(json.dumps(LINKS)))
+    monkeypatch.setattr(fabric, "bridges", lambda: ["br-int", "br-phy", settings.BRIDGE])
+    monkeypatch.setattr(fabric, "ovs_ids", lambda: {"ovn-encap-ip": "203.0.113.2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "port"),
+    [
+        ("h1", "h1", ""),
+        ("ann@192.0.2.1", "ann@192.0.2.1", ""),
+        ("ssh://ann@lab-1.example:2222", "ann@lab-1.example", "2222"),
+    ],
+)
+def test_the_first_host_is_an_address_of_ssh(text: str, target: str, port: str) -> None:
+    assert Destination.parse(text) == Destination(target, port)
+
+
+@pytest.mark.parametrize("text", ["-oProxyCommand=id", "ann@-x", "h1 id", "h1;id", "qemu+ssh://h1/system", "h1:", "\n"])
+def test_what_ssh_would_take_for_something_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not the ssh address"):
+        Destination.parse(text)
+
+
+def test_ssh_runs_as_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "root")
+    own = Destination("h1", "2222").command()
+    assert own[0] == "ssh"
+    assert {"BatchMode=yes", "ConnectTimeout=10", "2222"} <= set(own)
+    assert own[-2] == "h1"
+    monkeypatch.setenv("SUDO_USER", "ann")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    monkeypatch.setattr(Path, "expanduser", lambda path: Path("/home/ann"))
+    theirs = Destination("h1", "").command()
+    assert theirs[:4] == ["runuser", "-u", "ann", "--"]
+    assert {"HOME=/home/ann", "SSH_AUTH_SOCK=/run/agent"} <= set(theirs)
+
+
+def test_a_host_that_was_set_up_on_its_own_can_not_join() -> None:
+    join.check(HostFacts())
+    join.check(HostFacts(recorded=True, joined="h1"))
+    with pytest.raises(ConflictError, match="set up on its own") as caught:
+        join.check(HostFacts(recorded=True))
+    assert "teardown" in caught.value.cure
+
+
+def test_a_certificate_of_others_in_open_vswitch_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    row = {"private_key": "/etc/other/key", "certificate": "/etc/other/cert", "ca_cert": "/etc/other/ca"}
+    monkeypatch.setattr(fabric, "vsctl", lambda *_words, **_more: None)
+    monkeypatch.setattr(fabric, "rows", lambda _result: [row])
+    with pytest.raises(ConflictError, match="/etc/other/cert") as caught:
+        join.ensure_controller(HostFacts(), Record(tmp_path / "record"), Quiet())
+    assert "del-ssl" in caught.value.cure
+
+
+def test_the_controller_of_another_site_is_in_the_way() -> None:
+    ours = "ssl:198.51.100.1:6642"
+    fabric.check_foreign_ovn({"ovn-remote": ours}, ours)
+    fabric.check_foreign_ovn({}, ours)
+    for remote, own in (("ssl:192.0.2.9:6642", ours), (ours, fabric.SB), (fabric.SB, ours)):
+        with pytest.raises(ConflictError, match="another OVN"):
+            fabric.check_foreign_ovn({"ovn-remote": remote}, own)
+
+
+@pytest.mark.parametrize("text", ["h1", "", "127.0.0.1", "224.0.0.1", "0.0.0.0", "2001:db8::1", "10.0.0.0/8"])
+def test_the_address_of_tunnels_is_one_that_others_reach(text: str) -> None:
+    with pytest.raises(UsageError, match="can't be the address of tunnels") as caught:
+        tunnels.parse(text)
+    assert "--tunnel-address" in caught.value.cure
+
+
+@pytest.mark.usefixtures("links")
+@pytest.mark.parametrize(
+    ("address", "datapath", "wrong"),
+    [
+        ("203.0.113.2", "netdev", ""),
+        ("198.51.100.2", "system", ""),
+        ("198.51.100.2", "netdev", "can't use the address"),
+        ("192.0.2.2", "system", "packets of 600 bytes"),
+        ("192.0.2.77", "system", "does not have the address"),
+    ],
+)
+def test_on_the_userspace_datapath_tunnels_need_a_bridge(address: str, datapath: str, wrong: str) -> None:
+    found = tunnels.trouble(address, datapath)
+    assert (wrong in found) if wrong else not found
+
+
+@pytest.mark.usefixtures("links")
+def test_the_largest_packet_in_a_tunnel(tmp_path: Path) -> None:
+    assert tunnels.ensure("203.0.113.2", "netdev", Record(tmp_path / "record"), Quiet()) == 1442
+    with pytest.raises(HostError, match="can't use the address") as caught:
+        tunnels.ensure("198.51.100.2", "netdev", Record(tmp_path / "record"), Quiet())
+    assert "ovs-vsctl add-br br-phy" in caught.value.cure
+    assert "ip address del 198.51.100.2/24 dev eth0" in caught.value.cure
+
+
+def test_an_address_that_only_this_host_reaches_is_not_one_for_tunnels(monkeypatch: pytest.MonkeyPatch) -> None:
+    for ids, recorded in (({}, ""), ({"ovn-encap-ip": "127.0.0.1"}, ""), ({"ovn-encap-ip": "10.0.0.1"}, "10.0.0.1")):
+        monkeypatch.setattr(fabric, "ovs_ids", lambda ids=ids: ids)
+        assert tunnels.recorded() == recorded
+
+
+def test_doctor_says_when_a_certificate_ends() -> None:
+    authority, key = certificates.make_authority("c1"), certificates.make_key()
+    request = certificates.make_request("c2", key)
+    held = certificates.sign(request, "c2", "203.0.113.2", certificates.CONNECTS, authority)
+    for days, state in ((0, Status.OK), (300, Status.WARN), (400, Status.FAIL)):
+        found = checks.judge_certificate(held, "ann@h1", NOW + datetime.timedelta(days=days))
+        assert found.state is state
+        assert found.state is Status.OK or "--join ann@h1" in found.cure
+    assert checks.judge_certificate("", "", NOW).state is Status.FAIL
+
+
+def test_a_single_host_has_nothing_of_this() -> None:
+    single = HostFacts(chassis="c1")
+    assert not {"joined", "southbound", "tunnel_mtu"} & set(single.model_dump())
+    assert checks.site(checks.Host(single)) == []
+
+
+def test_hosts_can_not_change_what_the_relay_listens_on() -> None:
+    tables = json.loads(program.SCHEMA)["tables"]
+    assert {"RBAC_Role", "RBAC_Permission"} <= set(tables)  # without them every role may
+    _, insert, _root = json.loads(program.rows("198.51.100.1"))
+    assert insert["row"]["role"] == "ovn-controller"
+    assert insert["row"]["target"] == "pssl:6642:198.51.100.1"
