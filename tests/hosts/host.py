@@ -13,7 +13,7 @@ from hosts.lan import MANAGEMENT, NETWORKS, TUNNELS, Switch
 
 INIT = Path(__file__).with_name("init.sh")
 WINLAB = ("/opt/winlab/bin/python", "-m", "winlab")
-LIMIT = 120  # seconds for a boot: only a hang exceeds it
+LIMIT = 1200  # seconds for a boot or a command: only a hang exceeds it
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BRIDGE = "br-phy"  # an OVS bridge with the tunnels' card: Geneve on the userspace datapath needs its address there
 
@@ -72,7 +72,7 @@ class Host:
         return [*enter, "--", "env", "-i", *variables, "WINLAB_SUPPORT_SECONDS=0", *become, *words]
 
     def run(
-        self, *words: str, user: str = "root", check: bool = True, timeout: float = 300, stdin: str = ""
+        self, *words: str, user: str = "root", check: bool = True, timeout: float = LIMIT, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in this host; the assertion shows what it printed, if it fails."""
         done = subprocess.run(

@@ -64,6 +64,10 @@ for card in eth0 eth1; do ethtool -K "$card" tx off >/dev/null; ip link set "$ca
 ip address add "198.51.100.$number/24" dev eth0
 /usr/sbin/sshd
 # what networkd or ifupdown do on a real host: Open vSwitch makes the device, and it then gets its address
-(until ip address add "203.0.113.$number/24" dev br-phy 2>/dev/null; do sleep 0.3; done; ip link set br-phy up) &
+(
+  exec {never}<> <(:) # nothing ever comes from it: a wait that starts no process
+  until [ -e /sys/class/net/br-phy ]; do read -r -t 0.2 -u "$never" || true; done
+  ip address add "203.0.113.$number/24" dev br-phy; ip link set br-phy up
+) &
 touch /run/booted
 exec /usr/bin/tini -s -- sleep infinity </dev/null >/dev/null 2>&1

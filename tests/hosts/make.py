@@ -56,7 +56,7 @@ class Hosts:
     """Hosts with these names, all on; a context that removes them.
 
     They share the machine's kernel, clock and /usr. Each has its own /etc, /var, /root, /home and /opt, its processes,
-    and two network cards: ``eth0`` has its address on the management LAN; ``eth1`` gets one on the tunnels' LAN when it
+    and two network cards. ``eth0`` has its address on the management LAN. ``eth1`` gets one on the tunnels' LAN when it
     is in an OVS bridge (``Host.add_tunnel_bridge``). Each has the user ``ann``, who may use sudo. Root and ann
     log in to every host by ssh, with the same key. winlab is this checkout, in /opt/winlab.
     """

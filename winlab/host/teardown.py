@@ -39,13 +39,13 @@ def _teardown(progress: Progress, *, force: bool) -> None:
         if again:
             daemons.stop_again(again, before, record, progress)
         raise _labs_conflict(remaining) if remaining else _members_conflict(members)
-    admission.undo(record, known, progress)
     if remaining:
         labs.remove(progress)
 
     if not record.path.exists():
         progress.say("there is nothing to undo", 1.0)
         return
+    admission.undo(record, known, progress)
     firewall.undo_forwarding(record, progress)
     if record.changes.pool:
         storage.undo_pool(record, progress)

@@ -18,6 +18,7 @@ from winlab.design.render import topology
 from winlab.engine.durations import Durations
 from winlab.events import Note, Quiet, StepDone
 from winlab.host import changes, facts
+from winlab.host.site import certificates, messages
 from winlab.lab_folder import LabFolder
 from winlab.operations import recorded
 from winlab.operations.planning import Proposal
@@ -27,6 +28,18 @@ from winlab.supply.images import cache, digests, golden, library
 from .archives import DISK, answer, write
 
 assert topology
+
+
+def messages_of_hosts() -> list[bytes]:
+    key = certificates.make_key()
+    request = certificates.make_request("c2", key)
+    asked = messages.Request(chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442)
+    return [asked.model_dump_json().encode()]
+
+
+@parser("host-request", messages_of_hosts, mutation.JSON)
+def host_request(content: bytes, folder: Path) -> None:
+    messages.read(messages.Request, content.decode(errors="replace"), "h2")
 
 
 def design() -> list[bytes]:

@@ -12,9 +12,11 @@ from typing import Any, cast
 import pytest
 
 from winlab import settings
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError
-from winlab.host import changes, daemons, fabric, firewall, labs, storage, teardown
+from winlab.host import changes, daemons, fabric, facts, firewall, labs, storage, teardown
 from winlab.host.changes import Changes, Record
+from winlab.host.site import admission, join
 from winlab.run import Result
 
 UNITS = ["libvirtd.socket", "openvswitch-switch.service", "ovn-central.service", "ovn-host.service"]
@@ -43,6 +45,8 @@ class FakeHost:
         self.machines = ""
         self.foreign = False
         self.labs: set[str] = set()
+        self.facts = HostFacts()
+        self.members: list[str] = []
         self.said: list[str] = []
         self.done: list[str] = []
         done = self.done.append
@@ -54,6 +58,10 @@ class FakeHost:
         monkeypatch.setattr(daemons, "ensure", self.ensure)
         for module in (daemons, teardown):
             monkeypatch.setattr(module, "run", self.systemctl)
+        monkeypatch.setattr(facts, "read_facts", lambda: self.facts)
+        monkeypatch.setattr(admission, "members", lambda known: self.members if known.southbound else [])
+        monkeypatch.setattr(admission, "run", self.southbound)
+        monkeypatch.setattr(join, "undo", lambda _record, known, _progress: done(f"leave {known.joined}"))
         monkeypatch.setattr(labs, "find", lambda: self.labs)
         monkeypatch.setattr(labs, "remove", lambda _progress: done("labs"))
         monkeypatch.setattr(labs, "foreign_rows", lambda: self.foreign)
@@ -80,6 +88,10 @@ class FakeHost:
     def systemctl(self, args: Sequence[str], **_more: Any) -> Result:
         assert args[0] == "systemctl"
         self.done.append(" ".join(args[1:]))
+        return Result(tuple(args), 0, "", "", 0.0)
+
+    def southbound(self, args: Sequence[str], **_more: Any) -> Result:
+        self.done.append(" ".join(args[-2:]))
         return Result(tuple(args), 0, "", "", 0.0)
 
     def tear_down(self, changes: Changes, *, force: bool = False) -> list[str]:
@@ -267,3 +279,25 @@ def test_files_of_the_user_in_the_pool_stay(tmp_path: Path, monkeypatch: pytest.
     storage.undo_pool(record, cast(Any, progress))
     assert {path.name for path in pool.iterdir()} == {*theirs, "base-folder"}
     assert sum("left alone" in text for text in said) == 4
+
+
+def test_the_first_host_of_a_site_stays_while_others_are_in_it(host: FakeHost) -> None:
+    host.facts, host.members = HostFacts(chassis="c1", southbound="ssl:198.51.100.1:6642"), ["c2", "c3"]
+    with pytest.raises(ConflictError, match="c2, c3") as caught:
+        host.tear_down(EVERYTHING)
+    assert caught.value.cure
+    assert host.done == []
+
+
+def test_the_relay_and_other_hosts_go_first_if_teardown_is_forced(host: FakeHost) -> None:
+    host.facts, host.members = HostFacts(chassis="c1", southbound="ssl:198.51.100.1:6642"), ["c2"]
+    unit = "winlab-relay.service"
+    relayed = EVERYTHING.model_copy(update={"units_started": [*UNITS, unit], "units_enabled": [*UNITS, unit]})
+    done = host.tear_down(relayed, force=True)
+    assert done[:3] == ["chassis-del c2", f"stop {unit}", f"disable {unit}"]
+
+
+def test_a_host_that_joined_leaves_while_it_still_has_its_certificate(host: FakeHost) -> None:
+    host.facts = HostFacts(chassis="c2", joined="ann@h1", southbound="ssl:198.51.100.1:6642")
+    done = host.tear_down(EVERYTHING.model_copy(update={"ssl": True, "switch": False, "connection": False}))
+    assert done.index("leave ann@h1") < done.index("ids") < done.index("stop ovn-host.service")

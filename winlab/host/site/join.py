@@ -206,16 +206,16 @@ def warn_of_end(known: HostFacts, progress: Progress) -> None:
 
 def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     """Leave the site: the controller is disconnected, and this host's chassis row goes. Files go with other files."""
-    if not known.joined:
-        return
-    fabric.undo_ids(record)
-    daemons.wait_until(lambda: not is_connected(), 10)  # until then it would make the row again
-    tls = ("-p", str(program.KEY), "-c", str(program.CERTIFICATE), "-C", str(program.AUTHORITY))
-    words = ["ovn-sbctl", f"--db={known.southbound}", "--no-leader-only", "--timeout=10", *tls]
-    progress.say("removing this host from the site")
-    if run([*words, "--if-exists", "chassis-del", known.chassis], check=False, timeout=30).returncode != 0:
-        progress.say(f"the first host can't be reached: run 'sudo ovn-sbctl chassis-del {known.chassis}' on it")
-    if record.changes.ssl:
-        fabric.vsctl("del-ssl", check=False)
-        record.changes.ssl = False
-        record.save()
+    if known.joined:
+        fabric.undo_ids(record)
+        daemons.wait_until(lambda: not is_connected(), 10)  # until then it would make the row again
+        progress.say("removing this host from the site")
+        tls = ("-p", str(program.KEY), "-c", str(program.CERTIFICATE), "-C", str(program.AUTHORITY))
+        words = ["ovn-sbctl", f"--db={known.southbound}", "--no-leader-only", "--timeout=10", *tls]
+        words += ["--if-exists", "chassis-del", known.chassis]
+        # a busy host may need more than one attempt
+        if not daemons.wait_until(lambda: run(words, check=False, timeout=30).returncode == 0, 15):
+            progress.say(f"the first host can't be reached: run 'sudo ovn-sbctl chassis-del {known.chassis}' on it")
+    fabric.vsctl("del-ssl", check=False)
+    record.changes.ssl = False
+    record.save()

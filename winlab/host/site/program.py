@@ -16,6 +16,7 @@ PORT = 6642  # OVN's usual one for this database
 FOLDER = Path("/etc/winlab/tls")
 AUTHORITY, KEY, CERTIFICATE = (FOLDER / name for name in ("ca.pem", "key.pem", "certificate.pem"))
 DATABASE = Path("/var/lib/winlab/relay.db")
+LOCK = DATABASE.with_name(f".{DATABASE.name}.~lock~")  # ovsdb-server makes it
 PID = Path("/run/ovn/winlab-relay.pid")
 CONTROL = Path("/run/ovn/winlab-relay.ctl")
 LOG = Path("/var/log/ovn/winlab-relay.log")

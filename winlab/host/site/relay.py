@@ -39,7 +39,8 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
     authority = ensure_authority(chassis, record, progress)
     _ensure_certificate(chassis, address, authority, record, progress)
     if not program.DATABASE.exists():
-        record.add("files", str(program.DATABASE))
+        for path in (program.DATABASE, program.LOCK):
+            record.add("files", str(path))
         _make_database(address)
     if daemons.has_systemd():
         path = find("ovsdb-server") or "/usr/sbin/ovsdb-server"
