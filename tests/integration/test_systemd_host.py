@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from harness import Winlab
@@ -41,22 +40,22 @@ sudo ovs-vsctl --bare --columns=name find Interface external_ids:vm-id!=[]
 
 
 @pytest.fixture(scope="module")
-def host(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+def machine(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """The machine, with a new user who may use sudo, this checkout, and what pip and winlab would download."""
     folder = tmp_path_factory.mktemp("checkout")
     own = checkout(folder)
     command = Winlab(prefix=own.prefix, env=winlab.env)
     command.ok("destroy", *ON, "--anyone")
     command.ok("create", "--spec", "0-1-1", "--set", POOL, *ON)
-    machine = Host(command)
+    made = Host(command)
     work = tmp_path_factory.mktemp("work")
     download(work / "pip")
-    machine.send_tree(work / "pip", "/srv/pip", work)
-    machine.send_tree(folder, "/srv/checkout", work)
+    made.send_tree(work / "pip", "/srv/pip", work)
+    made.send_tree(folder, "/srv/checkout", work)
     command.ok("image", "build", "debian-13")
     command.ok("image", "export", "debian-13", "--to", str(work / "debian-13"))
-    machine.send(work / "debian-13", "/tmp/debian-13")
-    machine(
+    made.send(work / "debian-13", "/tmp/debian-13")
+    made(
         f"""\
 printf '[global]\\nno-index = true\\nfind-links = /srv/pip\\n' >/etc/pip.conf
 useradd --create-home --shell /bin/bash --groups sudo {USER}
@@ -66,26 +65,26 @@ mv /tmp/debian-13 /home/{USER}/
 chown -R {USER}: /home/{USER}""",
         user="root",
     )
-    yield machine
+    yield made
     command.ok("destroy", *ON)
     command.ok("image", "rm", IMAGE)
 
 
 @pytest.fixture(scope="module")
-def before(host: Host) -> list[str]:
+def before(machine: Host) -> list[str]:
     """What was on the machine before the README's commands."""
-    return looks(host)
+    return looks(machine)
 
 
 @pytest.fixture(scope="module")
-def ready(host: Host, before: list[str]) -> Host:
+def ready(machine: Host, before: list[str]) -> Host:
     """The machine after the README's commands. The next login is the one after them."""
     lines = [f"{line} --external-cidr {SUBNET}" if "host setup" in line else line for line in readme()]
     assert any("host setup" in line for line in lines)
-    said = host("\n".join(["export DEBIAN_FRONTEND=noninteractive", "cd ~/winlab", "set -x", *lines]))
+    said = machine("\n".join(["export DEBIAN_FRONTEND=noninteractive", "cd ~/winlab", "set -x", *lines]))
     assert "The host is set up" in said
-    host("echo 'PATH=/opt/winlab/bin:$PATH' >>~/.profile")
-    return host
+    machine("echo 'PATH=/opt/winlab/bin:$PATH' >>~/.profile")
+    return machine
 
 
 @pytest.fixture(scope="module")
