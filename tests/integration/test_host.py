@@ -216,6 +216,29 @@ out["up"] = [daemons.ovs_up(), daemons.northd_up(), daemons.controller_up(), dae
     assert out["up"] == [True, True, False, False]  # what ran before still runs, the rest does not
 
 
+def test_ovn_controller_s_own_bridge_does_not_choose_the_datapath(sandbox: Any) -> None:
+    """With systemd it runs as soon as its package is installed, and makes one for the kernel's datapath."""
+    out = sandbox(
+        """
+run([daemons.OVS_CTL, "start", "--system-id=mine"])
+run([daemons.OVN_CTL, "start_controller"])
+kind = lambda: run(["ovs-vsctl", "get", "bridge", "br-int", "datapath_type"], check=False).stdout.strip()
+daemons.wait_until(kind, 60)
+out["kinds"] = [kind()]
+kernel = run(["ovs-dpctl", "add-dp", "it-probe"], check=False).returncode == 0 and "system"
+if kernel: run(["ovs-dpctl", "del-dp", "it-probe"])
+out["works"] = kernel or "netdev"
+found, lines = setup()
+out["kinds"] += [found.datapath, kind()]
+out["checks"] = {check.name: check.state for check in diagnose() if check.state == "fail" and check.name != "disk"}
+out["made"] = changes.Record().changes.bridges
+"""
+    )
+    assert out["kinds"] == ["system", out["works"], out["works"]]
+    assert out["checks"] == {}
+    assert out["made"] == ["br-winlab"]
+
+
 def test_teardown_refuses_while_there_are_labs(sandbox: Any) -> None:
     out = sandbox(
         """

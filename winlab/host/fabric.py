@@ -104,11 +104,16 @@ def mac_for(chassis: str) -> str:
 def find_datapath() -> Datapath:
     """Which OVS datapath works here, found by creating one.
 
-    An existing integration bridge decides: patch ports join only bridges of the same kind.
+    An integration bridge with ports decides: patch ports join only bridges of the same kind. One without may be
+    ovn-controller's: it makes one of the kind "system", whatever the kernel can do, and changes that to the kind in
+    external_ids later (process_br_int in OVN's controller/ovn-controller.c).
     """
     if vsctl("br-exists", settings.INTEGRATION_BRIDGE, check=False).returncode == 0:
         kind = vsctl("get", "bridge", settings.INTEGRATION_BRIDGE, "datapath_type").stdout.strip().strip('"')
-        return "netdev" if kind == "netdev" else "system"
+        if kind == "netdev":
+            return "netdev"
+        if vsctl("list-ports", settings.INTEGRATION_BRIDGE).stdout.strip():
+            return "system"
     # Loads the module if there is one; fails silently if there is none or it is built in.
     run(["modprobe", "openvswitch"], check=False, timeout=30)
     if "system@" in run(["ovs-appctl", "dpif/show"], check=False, timeout=30).stdout:

@@ -164,7 +164,9 @@ def _restore_files(record: Record) -> None:
             os.chown(path, was.uid, was.gid)
             path.chmod(was.mode)
     if str(units.UNIT) in changes.files:
-        run(["systemctl", "disable", "--quiet", units.UNIT.name], check=False, timeout=60)
+        # Stopped, too: systemd would otherwise list it as active, or failed, without its file until the next boot.
+        run(["systemctl", "disable", "--now", "--quiet", units.UNIT.name], check=False, timeout=60)
+        run(["systemctl", "reset-failed", units.UNIT.name], check=False, timeout=60)
     for name in changes.files:
         Path(name).unlink(missing_ok=True)
     if units.DROP_IN.parent.is_dir() and not any(units.DROP_IN.parent.iterdir()):
