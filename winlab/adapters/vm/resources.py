@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import libvirt
@@ -19,14 +18,17 @@ from winlab.threads import Threads
 LIMIT = 20.0  # seconds for one hypervisor: a libvirtd that is stuck keeps its connections open
 
 
-def of_all(hosts: Hypervisors, silent: Mapping[str, str] | None = None) -> tuple[HostStock, ...]:
+def of_all(hosts: Hypervisors) -> tuple[HostStock, ...]:
     """What each hypervisor has; all are asked at the same time, and one that does not answer is a value, too.
 
-    :param silent: those that are not connected, by name, each with the reason.
+    :raises HostError: it is not known which hypervisors there are.
     """
-    with Threads(max(1, len(hosts.each))) as threads:
+    for one in hosts.silent:
+        if not one.name:
+            raise one.refusal("and nodes may have to be placed on them")
+    with Threads(len(hosts.each)) as threads:
         asked = tuple(threads.map(_answer, hosts))
-    return (*asked, *(HostStock(name=name, trouble=why) for name, why in (silent or {}).items()))
+    return (*asked, *(HostStock(name=one.name, trouble=one.reason) for one in hosts.silent))
 
 
 def _answer(host: Hypervisor) -> HostStock:

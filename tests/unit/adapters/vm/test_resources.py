@@ -13,7 +13,7 @@ import sites
 
 from winlab.adapters.vm import resources
 from winlab.adapters.vm.connection import connected
-from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.adapters.vm.volumes import MARKER, StoragePool
 from winlab.design.plan.facts import MachineFacts
 from winlab.errors import HostError
@@ -66,10 +66,16 @@ def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pyte
 
     broken = [sites.hypervisor(SimpleNamespace(getMemoryStats=call), name=call.__name__) for call in (lost, stuck)]
     monkeypatch.setattr(resources, "LIMIT", 0.2)
-    found = resources.of_all(Hypervisors((*broken, host)), {"off": "no route"})
+    off = Silent("off", HostError("no route"))
+    found = resources.of_all(Hypervisors((*broken, host), (off,)))
     assert [(one.name, one.trouble) for one in found] == [
-        ("lost", "the line is cut"), ("stuck", "no answer within 0 s"), ("big", ""), ("off", "no route"),
+        ("lost", "the line is cut"), ("stuck", "no answer within 0 s"), ("big", ""), ("off", "no route."),
     ]  # fmt: skip
+
+
+def test_hypervisors_that_are_not_known_are_an_error(host: Hypervisor) -> None:
+    with pytest.raises(HostError, match="not known which other hypervisors"):
+        resources.of_all(Hypervisors((host,), (Silent("", HostError("OVN does not answer.")),)))
 
 
 def test_one_without_a_pool_can_not_be_used() -> None:
