@@ -159,6 +159,8 @@ def status(
 
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
+    from winlab.design.plan.facts import HYPERVISOR
+
     statuses = lab.status()
     faults = active(lab)
     rows = []
@@ -173,13 +175,18 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["answers"] = node.answers  # type: ignore[assignment]
             row["problem"] = node.problem
             row["autostart"] = node.autostart  # type: ignore[assignment]
+            row["hypervisor"] = node.hypervisor
             row["user"] = node.tag.user
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
             row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
         current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
-        hints = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
-        print_table(["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"], hints)
+        columns = ["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"]
+        table = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
+        if any(node.hypervisor != HYPERVISOR for node in statuses):
+            columns.insert(1, "ON")
+            table = [[row[0], node.hypervisor, *row[1:]] for row, node in zip(table, statuses, strict=True)]
+        print_table(columns, table)
         for node in statuses:
             if node.problem:
                 say(f"{node.tag.node}: {node.problem}")

@@ -16,6 +16,7 @@ from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import LabFolder
@@ -38,7 +39,7 @@ class NodeStatus:
     """A node as it is now.
 
     ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host. ``pushed`` are programs that
-    users replaced by their own builds.
+    users replaced by their own builds. ``hypervisor`` is the name of the one that it is on.
     """
 
     tag: Tag
@@ -47,6 +48,7 @@ class NodeStatus:
     problem: str = ""
     autostart: bool = False
     pushed: tuple[Pushed, ...] = ()
+    hypervisor: str = HYPERVISOR
 
 
 def kubectl(folder: LabFolder) -> Kubectl | None:
@@ -222,14 +224,18 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
         own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
     with Threads(max_workers=8) as pool:
         asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
-        return [*(replace(status, pushed=programs) for status, programs in zip(asked, own, strict=True)), *unknown]
+        found = [
+            replace(status, pushed=programs, hypervisor=machine.hypervisor)
+            for status, programs, machine in zip(asked, own, lab_machines, strict=True)
+        ]
+    return [*found, *unknown]
 
 
 def _unknown(folder: LabFolder, hosts: Hypervisors) -> list[NodeStatus]:
     """The recorded nodes of a lab whose hypervisors do not answer."""
     answering = {one.name for one in hosts}
     return [
-        NodeStatus(tags.of(plan, node), "unknown", None, str(silent))
+        NodeStatus(tags.of(plan, node), "unknown", None, str(silent), hypervisor=node.hypervisor)
         for plan in (recorded.standing(folder)[-1:] if hosts.silent else ())
         for node in plan.nodes
         if node.hypervisor not in answering

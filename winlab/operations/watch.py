@@ -204,8 +204,14 @@ class _Nodes:
             if ask:
                 return look.status(self._lab, self._site)
             before = {status.tag.node: status for status in self._known}
-            return [_since(machine.tag.node, before, NodeStatus(machine.tag, machine.state, None))
-                    for machine in look.machines(self._lab, self._site)]  # fmt: skip
+            return [
+                _since(
+                    machine.tag.node,
+                    before,
+                    NodeStatus(machine.tag, machine.state, None, hypervisor=machine.hypervisor),
+                )
+                for machine in look.machines(self._lab, self._site)
+            ]
 
 
 def _since(node: str, before: dict[str, NodeStatus], now: NodeStatus) -> NodeStatus:

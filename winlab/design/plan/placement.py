@@ -216,10 +216,12 @@ class _Board:
         if not fitting:
             which = "other hypervisor" if apart else "hypervisor"
             raise _full(f"No {which} of the lab has room for '{node.name}'", [node], self._chosen)
-        unused = [room for room in self._chosen if not room.nodes]
-        if more <= len(unused):  # otherwise the lab would use fewer
-            fitting = [room for room in fitting if not room.nodes] or fitting
         words = []
+        unused = [room for room in self._chosen if not room.nodes]
+        if more <= len(unused) and (empty := [room for room in fitting if not room.nodes]):
+            if len(self._chosen) > 1 and len(empty) < len(fitting):
+                words.append(f"so that the lab uses {len(self._chosen)} hypervisors")
+            fitting = empty
         if not node.pool or apart:
             least = min(room.pools[node.pool] for room in fitting)
             fitting = [room for room in fitting if room.pools[node.pool] == least]
