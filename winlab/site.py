@@ -24,7 +24,7 @@ from winlab.host import facts as recorded
 from winlab.lab_folder import LabFolder
 from winlab.stopping import Stop
 
-READING = 10.0  # seconds for the list of hypervisors: commands that need no OVN must not wait for one that hangs
+READING = 20.0  # seconds for the list of hypervisors: commands that need no OVN must not wait for one that hangs
 REST = 30.0  # seconds until a hypervisor that did not answer is asked again
 
 
