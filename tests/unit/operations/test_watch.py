@@ -95,7 +95,7 @@ def hypervisor(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     class Machine:
         def __init__(self, status: NodeStatus) -> None:
-            self.tag, self.state = status.tag, status.state
+            self.tag, self.state, self.hypervisor = status.tag, status.state, status.hypervisor
 
     def states(lab: str, site: Site) -> list[Any]:
         asked.append("states")

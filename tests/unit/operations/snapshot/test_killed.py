@@ -378,9 +378,7 @@ def test_nothing_is_saved_or_copied_if_a_copy_can_not_have_its_name(
     assert world.running("lab")
 
 
-def test_copies_made_together_need_memory_for_all_of_them(
-    worlds: Callable[[], World], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_copies_made_together_need_memory_for_all_of_them(worlds: Callable[[], World]) -> None:
     world = worlds()
     saves(world)
     asked: list[tuple[str, float]] = []
@@ -390,8 +388,8 @@ def test_copies_made_together_need_memory_for_all_of_them(
         if copies > 1:
             raise HostError("There is not enough memory.")
 
-    monkeypatch.setattr(room, "require_for", require)
-    with pytest.raises(HostError):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(HostError):  # the world's own patch is undone after it
+        patch.setattr(room, "require_for", require)
         clones(world)
     assert (asked, LabFolder("try-1").path.exists()) == ([("try-1", 2)], False)
 
