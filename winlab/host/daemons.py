@@ -12,8 +12,8 @@ from pathlib import Path
 from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
+from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
-from winlab.host.site import program
 from winlab.run import find, run
 
 LIBVIRTD_CONF = settings.HOST_FILE.with_name("libvirtd.conf")

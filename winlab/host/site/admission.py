@@ -12,8 +12,9 @@ from winlab.design.plan.facts import HostFacts, SiteFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, facts
+from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, program, relay, tunnels
+from winlab.host.site import certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import run
 

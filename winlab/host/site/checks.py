@@ -6,8 +6,9 @@ import datetime
 import os
 
 from winlab.host import daemons
+from winlab.host import relay_program as program
 from winlab.host.check import SETUP, Host, Requirement, Status, named
-from winlab.host.site import certificates, join, program, relay, tunnels
+from winlab.host.site import certificates, join, relay, tunnels
 
 WHY_SOUTHBOUND = "OVN's databases on the first host control the network of all hosts of a site."
 WHY_CERTIFICATE = "Hosts of a site recognize each other by it."

@@ -13,8 +13,9 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric
+from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, program, relay, tunnels
+from winlab.host.site import admission, certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, OverdueError, run
 

@@ -12,8 +12,9 @@ from winlab import files
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host import daemons
+from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import certificates, program
+from winlab.host.site import certificates
 from winlab.host.site.certificates import Pair
 from winlab.run import find, run
 
@@ -43,9 +44,9 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
             record.add("files", str(path))
         _make_database(address)
     if daemons.has_systemd():
-        path = find("ovsdb-server") or "/usr/sbin/ovsdb-server"
+        server = find("ovsdb-server") or "/usr/sbin/ovsdb-server"
         record.add("files", str(program.UNIT))
-        if files.replace_text(program.UNIT, program.unit_text(path)):
+        if files.replace_text(program.UNIT, program.unit_text(server)):
             run(["systemctl", "daemon-reload"], timeout=60)
     daemons.ensure("relay", record, progress)
     if not daemons.wait_until(lambda: listens(address), 10):

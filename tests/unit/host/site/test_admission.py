@@ -12,8 +12,9 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Quiet
 from winlab.host import changes, facts
+from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, program, relay, tunnels
+from winlab.host.site import admission, certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 
 KEY = certificates.make_key()

@@ -14,9 +14,10 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Quiet
 from winlab.host import fabric
+from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.check import Status
-from winlab.host.site import certificates, checks, join, program, tunnels
+from winlab.host.site import certificates, checks, join, tunnels
 from winlab.host.site.join import Destination
 from winlab.run import Result
 
