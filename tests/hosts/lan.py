@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess  # noqa: TID251 - makes namespaces, links and bridges
 from pathlib import Path
 
@@ -38,7 +39,9 @@ class Switch:
     def plug(self, host: str, pid: int) -> None:
         """Plug a host's network cards in."""
         for card in CARDS:
-            self.run("ip", "link", "add", _end(host, card), "type", "veth", "peer", "name", card, "netns", str(pid))
+            # the same address at each boot: peers remember it for a while
+            peer = ("name", card, "address", _mac(host, card), "netns", str(pid))
+            self.run("ip", "link", "add", _end(host, card), "type", "veth", "peer", *peer)
             # a virtual link leaves checksums to hardware that it does not have
             self.run("ethtool", "-K", _end(host, card), "tx", "off")
             self.run("ip", "link", "set", _end(host, card), "master", _lan(card), "up")
@@ -73,3 +76,8 @@ def _lan(card: str) -> str:
 def _end(host: str, card: str) -> str:
     """The switch's end of a cable; the kernel takes 15 characters."""
     return f"{host[:9]}-{card}"
+
+
+def _mac(host: str, card: str) -> str:
+    digest = hashlib.sha256(f"{host}/{card}".encode()).digest()
+    return ":".join(["02", *(f"{byte:02x}" for byte in digest[:5])])

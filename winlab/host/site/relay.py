@@ -46,7 +46,7 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
     if daemons.has_systemd():
         server = find("ovsdb-server") or "/usr/sbin/ovsdb-server"
         record.add("files", str(program.UNIT))
-        if files.replace_text(program.UNIT, program.unit_text(str(server))):
+        if files.replace_text(program.UNIT, program.unit_text(server)):
             run(["systemctl", "daemon-reload"], timeout=60)
     daemons.ensure("relay", record, progress)
     if not daemons.wait_until(lambda: listens(address), 10):
