@@ -61,7 +61,7 @@ def volumes(host: Host) -> list[str]:
 
 def nodes(host: Host) -> dict[str, Any]:
     status = json.loads(host.winlab("status", "--output", "json", check=False).stdout)
-    return {node["name"]: node for node in status["nodes"]}
+    return {node["node"]: node for node in status["nodes"]}
 
 
 def ping(lab: Lab, size: int, to: str) -> bool:

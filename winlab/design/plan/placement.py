@@ -216,12 +216,13 @@ class _Board:
         if not fitting:
             which = "other hypervisor" if apart else "hypervisor"
             raise _full(f"No {which} of the lab has room for '{node.name}'", [node], self._chosen)
-        words = []
+        only = "the only one of the lab's hypervisors with room for it"
         unused = [room for room in self._chosen if not room.nodes]
         if more <= len(unused) and (empty := [room for room in fitting if not room.nodes]):
-            if len(self._chosen) > 1 and len(empty) < len(fitting):
-                words.append(f"so that the lab uses {len(self._chosen)} hypervisors")
+            if len(empty) < len(fitting):
+                only = f"so that the lab uses {len(self._chosen)} hypervisors"
             fitting = empty
+        words = []
         if not node.pool or apart:
             least = min(room.pools[node.pool] for room in fitting)
             fitting = [room for room in fitting if room.pools[node.pool] == least]
@@ -231,7 +232,6 @@ class _Board:
         if len(fitting) > 1:
             words.append(_difference(fitting, bases, node.image))
         elif not words:
-            only = "the only one of the lab's hypervisors with room for it"
             words.append(self._why or ("the lab's only hypervisor" if len(self._chosen) == 1 else only))
         fitting[0].put(node)
         return Placement(fitting[0].host.name, "; ".join(words))
