@@ -1,7 +1,7 @@
 """A host with systemd for tests: a Debian 13 machine that winlab makes, and what goes into it.
 
-The machine needs no internet. The distribution's packages are in its image, made by a recipe of the tests' own.
-Those of Python are downloaded on this host, and pip in the machine takes them from a folder (``find-links``).
+The machine needs no internet. The packages of Debian are in its image, made by a recipe of the tests' own. Those of
+Python are downloaded on this host, and pip in the machine takes them from a folder (pip's ``find-links``).
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ def _restore_files(record: Record) -> None:
             os.chown(path, was.uid, was.gid)
             path.chmod(was.mode)
     if str(units.UNIT) in changes.files:
-        # Stopped, too: systemd would otherwise list it as active, or failed, without its file until the next boot.
+        # Stopped, too: one that is just starting waits for teardown, and would then set the host up again.
         run(["systemctl", "disable", "--now", "--quiet", units.UNIT.name], check=False, timeout=60)
         run(["systemctl", "reset-failed", units.UNIT.name], check=False, timeout=60)
     for name in changes.files:
