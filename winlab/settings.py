@@ -23,6 +23,7 @@ EXTERNAL_SWITCH = "winlab-external"  # logical switch with the localnet port, ma
 HOST_FILE = Path("/etc/winlab/host.yaml")  # what `winlab host setup` found and chose
 NB_SOCKET = Path("/run/winlab/ovnnb.sock")  # OVN northbound, for the libvirt group
 NORTHBOUND = f"unix:{NB_SOCKET}"
+SB_GROUP_SOCKET = NB_SOCKET.with_name("ovnsb.sock")  # OVN southbound, to read, for the group; with several hosts
 SB_SOCKET = Path("/run/ovn/ovnsb_db.sock")  # OVN southbound, which OVN opens for root alone
 LOCAL_LIBVIRT = "qemu:///system"
 GROUP = "libvirt"

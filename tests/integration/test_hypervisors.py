@@ -136,6 +136,28 @@ def test_doctor_compares_the_hosts(added: tuple[Host, Host, Host]) -> None:
         assert f"answers on {NAME}" in done.stdout
 
 
+def test_a_member_sees_how_far_each_host_has_followed_although_one_is_off(added: tuple[Host, Host, Host]) -> None:
+    """A lab of the first host is made while another one is off: OVN's "all have followed" never comes then."""
+    first, second, _ = added
+    own, other = (
+        host.run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id").stdout.strip().strip('"')
+        for host in (first, second)
+    )
+    wait = (
+        "import sys; from winlab.adapters.overlay import ovn\n"
+        "with ovn.connect() as northbound: northbound.await_followers(float(sys.argv[2]), sys.argv[1])"
+    )
+    with cut_off(second):
+        assert first.run(WINLAB[0], "-c", wait, own, "60", user="ann").returncode == 0
+        failed = first.run(WINLAB[0], "-c", wait, other, "3", user="ann", check=False)
+    assert "does not follow" in failed.stderr
+    socket = "unix:/run/winlab/ovnsb.sock"
+    assert first.run("ovn-sbctl", f"--db={socket}", "show", user="ann").returncode == 0
+    refused = first.run("ovn-sbctl", f"--db={socket}", "chassis-del", other, user="ann", check=False)
+    assert refused.returncode != 0
+    assert first.run("ovn-sbctl", f"--db={socket}", "show", user="nobody", check=False).returncode != 0
+
+
 def test_a_laptop_reaches_the_site_by_ssh_alone(added: tuple[Host, Host, Host]) -> None:
     _, second, laptop = added
     there = ("env", "WINLAB_LIBVIRT_URI=qemu+ssh://root@h1/system", *WINLAB)

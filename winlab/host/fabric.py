@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import grp
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, Literal
 
 from winlab import settings
-from winlab.errors import ConflictError, HostError
+from winlab.errors import ConflictError
 from winlab.events import Progress
+from winlab.host import ovn_sockets
 from winlab.host.changes import Record
-from winlab.host.daemons import OVN_RUN, wait_until
+from winlab.host.daemons import OVN_RUN
 from winlab.run import Result, run
 
 Datapath = Literal["system", "netdev"]
 
 NB = f"unix:{OVN_RUN / 'ovnnb_db.sock'}"
 SB = f"unix:{OVN_RUN / 'ovnsb_db.sock'}"
-CONNECTION = f"punix:{settings.NB_SOCKET}"
 LOCALNET = f"{settings.EXTERNAL_SWITCH}-localnet"
 OWNER = "winlab=host"  # external_ids of the rows that setup makes
-PROBE_MS = 60_000  # a client on a busy host may be silent for long; ovsdb-server's default of 5 s would disconnect it
 
 
 def vsctl(*words: str, check: bool = True) -> Result:
@@ -243,56 +240,6 @@ def drop_dead_ports(progress: Progress) -> None:
             vsctl("--if-exists", "del-port", settings.INTEGRATION_BRIDGE, name)
 
 
-def ensure_socket(record: Record, progress: Progress) -> None:
-    """Open a socket of the northbound database to the group, besides root's own.
-
-    The folder is setgid, so the socket that ovsdb-server creates in it belongs to the group.
-
-    :raises HostError: the socket did not appear.
-    """
-    folder = settings.NB_SOCKET.parent
-    group = grp.getgrnam(settings.GROUP).gr_gid
-    # Some distributions run ovsdb-server as a user of its own, which must be able to create the socket.
-    owner = (OVN_RUN / "ovnnb_db.sock").stat().st_uid
-    record.add("folders", str(folder))
-    folder.mkdir(exist_ok=True)
-    was = folder.stat()
-    if (was.st_uid, was.st_gid, was.st_mode & 0o7777) != (owner, group, 0o2750):
-        os.chown(folder, owner, group)
-        folder.chmod(0o2750)
-    connections = _connections()
-    if connections and not wait_until(settings.NB_SOCKET.exists, 1):
-        # ovsdb-server started before the folder existed, and does not retry by itself.
-        _close(connections)
-        connections = []
-    if not connections:
-        progress.say(f"opening {settings.NB_SOCKET} for the group {settings.GROUP}")
-        record.mark("connection")
-        create = ("--id=@c", "create", "Connection", f'target="{CONNECTION}"', f"inactivity_probe={PROBE_MS}")
-        nbctl("--", *create, "--", "add", "NB_Global", ".", "connections", "@c")
-    if not wait_until(settings.NB_SOCKET.exists, 10):
-        raise HostError(
-            f"ovsdb-server did not create the socket '{settings.NB_SOCKET}'.",
-            cure="See its log.",
-            evidence="/var/log/ovn/ovsdb-server-nb.log",
-        )
-    # ovsdb-server's umask may have removed the group's write permission, which connecting needs.
-    if settings.NB_SOCKET.stat().st_gid != group:
-        os.chown(settings.NB_SOCKET, -1, group)
-    if settings.NB_SOCKET.stat().st_mode & 0o060 != 0o060:
-        settings.NB_SOCKET.chmod(0o770)
-
-
-def _connections() -> list[str]:
-    """The uuids of the database's remotes that are ours."""
-    return nbctl("--bare", "--columns=_uuid", "find", "Connection", f'target="{CONNECTION}"').stdout.split()
-
-
-def _close(uuids: list[str]) -> None:
-    for uuid in uuids:
-        nbctl("remove", "NB_Global", ".", "connections", uuid, check=False)
-
-
 def ensure_switch(record: Record, progress: Progress) -> None:
     """Create the external logical switch, joined to the external bridge, if it is missing.
 
@@ -326,13 +273,7 @@ def undo_rows(record: Record, progress: Progress) -> None:
         nbctl("--timeout=5", "--wait=hv", "sync", check=False)
         record.changes.switch = False
         record.save()
-    if record.changes.connection:
-        _close(_connections())
-        # The socket disappears when ovsdb-server closes the remote.
-        wait_until(lambda: not settings.NB_SOCKET.exists(), 5)
-        record.changes.connection = False
-        record.save()
-    settings.NB_SOCKET.unlink(missing_ok=True)
+    ovn_sockets.undo(record)
 
 
 def undo_ids(record: Record) -> None:

@@ -10,7 +10,20 @@ from winlab import files, settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, memory_hook, packages, storage, subnet, units
+from winlab.host import (
+    boot,
+    daemons,
+    fabric,
+    facts,
+    firewall,
+    kvmprobe,
+    memory_hook,
+    ovn_sockets,
+    packages,
+    storage,
+    subnet,
+    units,
+)
 from winlab.host.changes import Record, alone
 from winlab.host.site import admission, relay, tunnels
 from winlab.host.site import join as joining
@@ -141,16 +154,17 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_ids(known.datapath, record, progress)
     daemons.ensure("ovn-host", record, progress)
     fabric.ensure_address(known.external_gateway, known.external_network.prefixlen, progress)
-    fabric.ensure_socket(record, progress)
+    ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
     fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
     admission.ensure_program(record)
     if wanted.tunnel_address:
-        mtu = tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
-        if known.tunnel_mtu:
-            known = known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu)})
+        tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
     if known.southbound:
+        if mtu := tunnels.largest(tunnels.recorded(), known.datapath):
+            known = known.with_tunnels({known.chassis: mtu}, {known.chassis, *admission.others(known.chassis)})
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
+        ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
     return known
 
 

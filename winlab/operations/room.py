@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Placed
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import Plan
 from winlab.errors import HostError
 from winlab.steps.amendment import Amendment
@@ -56,4 +57,5 @@ def _taken(host: Hypervisor, machines: Iterable[Placed], started: Collection[str
 
 def _require(host: Hypervisor, who_needs: str, needed: int, freed: int, cure: str) -> None:
     if needed > 0 and needed > (free := domains.free_memory_mib(host.conn) + freed):
-        raise HostError(f"{who_needs} {needed} MiB of memory, but the hypervisor has only {free} MiB free.", cure=cure)
+        which = "the hypervisor" if host.name == HYPERVISOR else f"'{host.name}'"
+        raise HostError(f"{who_needs} {needed} MiB of memory, but {which} has only {free} MiB free.", cure=cure)

@@ -11,20 +11,33 @@ import os
 from ovsdbapp.backend.ovs_idl import connection, idlutils
 
 from winlab import settings
+from winlab.adapters import remote
+from winlab.adapters.remote import Remote
+from winlab.errors import HostError
 
 TIMEOUT = 10  # seconds
 UNKNOWN = -1
 
 
 def progress(chassis: str) -> int:
-    """The sequence number that the controller of this host's chassis of this name has reached.
+    """The sequence number that the controller of the chassis of this name has reached.
 
-    :data:`UNKNOWN` if there is no such chassis, this account may not ask (the database is root's), or the labs' OVN is
-    another host's.
+    :data:`UNKNOWN` if there is no such chassis, or this account may not ask: the database is root's, and the group may
+    read it on a site with several hosts.
     """
-    if not settings.northbound().startswith("unix:") or not os.access(settings.SB_SOCKET, os.R_OK | os.W_OK):
-        return UNKNOWN
-    return read(f"unix:{settings.SB_SOCKET}", chassis)
+    northbound = settings.northbound()
+    there = Remote.of(northbound)
+    if there is not None:
+        try:
+            with remote.forwarded(there.url(settings.SB_GROUP_SOCKET)) as path:
+                return read(f"unix:{path}", chassis)
+        except HostError:
+            return UNKNOWN
+    if northbound.startswith("unix:"):
+        for path in (settings.SB_SOCKET, settings.SB_GROUP_SOCKET):
+            if os.access(path, os.R_OK | os.W_OK):
+                return read(f"unix:{path}", chassis)
+    return UNKNOWN
 
 
 def read(remote: str, chassis: str) -> int:

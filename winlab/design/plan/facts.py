@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -90,10 +91,24 @@ class _Record(BaseModel):
         exclude_if=lambda value: not value,
         description="where other hosts reach OVN's southbound database, in OVSDB's notation; none: there are no others",
     )
+    tunnel_mtus: dict[str, int] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,
+        description="on a site's first host: the largest packet inside each host's tunnels, in bytes, by chassis",
+    )
 
 
 class HostFacts(MachineFacts, SiteFacts, _Record):
     """What this host's file and a plan record: the facts of a site and those of its only hypervisor, in one value."""
+
+    def with_tunnels(self, found: Mapping[str, int], hosts: Collection[str]) -> HostFacts:
+        """The first host's facts with what was found of tunnels.
+
+        :param found: the largest packet inside a host's tunnels, in bytes, by chassis.
+        :param hosts: the chassis of the site; others have left it.
+        """
+        mtus = {chassis: mtu for chassis, mtu in {**self.tunnel_mtus, **found}.items() if chassis in hosts}
+        return self.model_copy(update={"tunnel_mtus": mtus, "tunnel_mtu": min(mtus.values(), default=None)})
 
     @property
     def site(self) -> SiteFacts:

@@ -13,6 +13,7 @@ from typing import Any
 
 from winlab.design.catalog import recipes
 from winlab.design.plan import addresses
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan, sha256_of
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.pools import FIRST_PLACES
@@ -175,6 +176,7 @@ def _builder(plan: Plan, first: WindowsNode, lab: str, outside: list[str], key_:
         update={
             "name": MACHINE,
             "pool": "",
+            "hypervisor": HYPERVISOR,  # wherever the clones are: a build that is interrupted is found there
             "domain": addresses.domain(lab, MACHINE),
             "uuid": addresses.make_uuid(lab, MACHINE),
             "mac": addresses.make_mac(lab, MACHINE),

@@ -11,7 +11,7 @@ from winlab import files, settings
 from winlab.design.plan.facts import HostFacts, SiteFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, fabric, facts
+from winlab.host import daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
 from winlab.host.site import certificates, messages, relay, tunnels
@@ -66,11 +66,10 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     own = tunnels.recorded() or here
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     relay.ensure(known.chassis, address, record, progress)
-    known = known.model_copy(
-        update={
-            "southbound": relay.southbound(address),
-            "tunnel_mtu": min(mtu, request.tunnel_mtu, known.tunnel_mtu or mtu),
-        }
+    ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
+    known = known.model_copy(update={"southbound": relay.southbound(address)}).with_tunnels(
+        {known.chassis: mtu, request.chassis: request.tunnel_mtu},
+        {known.chassis, request.chassis, *others(known.chassis)},
     )
     facts.write_facts(known)
     progress.say(f"admitting {request.chassis}")

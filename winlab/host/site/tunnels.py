@@ -64,6 +64,14 @@ def ensure(address: str, datapath: str, record: Record, progress: Progress) -> i
     return mtu
 
 
+def largest(address: str, datapath: str) -> int | None:
+    """The largest packet inside tunnels, in bytes; None if they can't use the address now, as early in a boot."""
+    try:
+        return _check(address, datapath)
+    except HostError:
+        return None
+
+
 def trouble(address: str, datapath: str) -> str:
     """What is wrong with the address, as a sentence; empty if nothing is."""
     try:

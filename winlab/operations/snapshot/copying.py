@@ -15,6 +15,7 @@ from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import addresses, copied, tags
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
@@ -149,6 +150,8 @@ def _unshared(snapshot: Snapshot) -> str:
         return (
             f"the memory of {', '.join(without)} can't be shared; a machine that an earlier winlab made has a balloon"
         )
+    if elsewhere := sorted({node.hypervisor for node in snapshot.plan.nodes} - {HYPERVISOR}):
+        return f"it is not known here whether {', '.join(elsewhere)} has libvirt's hook"
     return memory_hook.trouble()
 
 

@@ -324,8 +324,8 @@ def test_a_golden_image_has_no_mtu_and_its_clones_have_the_labs() -> None:
     assert free.nodes[1].windows == other.nodes[1].windows  # the same golden image
     assert (free.network.mtu, other.network.mtu) == (1500, 1442)
     (builder,) = same.builders
-    assert builder.nodes[0].hypervisor == same.nodes[1].hypervisor
-    assert builder.hypervisors == {same.nodes[1].hypervisor: same.hosts[same.nodes[1].hypervisor]}
+    assert builder.nodes[0].hypervisor == HYPERVISOR  # also if the clones are elsewhere
+    assert builder.hypervisors == {HYPERVISOR: same.hosts.get(HYPERVISOR, same.host.machine)}
     assert golden.LAB in builder.lab
 
 
