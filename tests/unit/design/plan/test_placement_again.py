@@ -102,6 +102,28 @@ def test_a_lab_keeps_its_mtu() -> None:
         plan("1-2-2", at=hosts(8, 20), standing=(alone,))
 
 
+def test_a_lab_keeps_its_mtu_when_its_last_nodes_elsewhere_are_removed() -> None:
+    first = plan("1-1-2", "workers.hypervisor=hypervisor-2", at=hosts(20, 20))
+    less = plan("1-0-1", at=hosts(20, 20), standing=(first,))
+    assert where(less) == {"controller-1": "hypervisor-1"}
+    assert (less.network.mtu, changes([first], less).refused) == (1442, ())
+    assert plan("1-0-1", at=hosts(20, 20), standing=(less,)).digest == less.digest
+    assert plan("1-0-1", "network.mtu=1500", at=hosts(20, 20), standing=(less,)).network.mtu == 1500
+
+
+def test_a_lab_that_uses_no_further_hypervisor_keeps_an_mtu_that_tunnels_no_longer_take() -> None:
+    narrow = SITE.model_copy(update={"tunnel_mtu": 1392})
+    for explicit in ((), ("network.mtu=1442",)):
+        first = plan("1-1-2", *explicit, at=hosts(20, 20))
+        assert plan("1-1-2", *explicit, at=hosts(20, 20, 30), facts=narrow, standing=(first,)).digest == first.digest
+        more = plan("1-2-2", *explicit, at=hosts(20, 20, 30), facts=narrow, standing=(first,))
+        assert (more.network.mtu, len(more.hosts)) == (1442, 2)
+        with pytest.raises(UsageError, match=r"network\.mtu,? 1442,? is larger than what tunnels .* take \(1392\)"):
+            plan("1-2-3", *explicit, at=hosts(20, 20, 30), facts=narrow, standing=(first,))
+    with pytest.raises(UsageError, match=r"network\.mtu 1450 is larger"):
+        plan("1-1-2", "network.mtu=1450", at=hosts(20, 20), standing=(plan("1-1-2", at=hosts(20, 20)),))
+
+
 def test_windows_pods_need_larger_packets_than_usual_tunnels_take() -> None:
     with pytest.raises(UsageError, match="Windows pods send packets of up to 1450 bytes") as caught:
         plan("1-1-2", "workers.os=windows-2022", at=hosts(20, 20))
