@@ -56,6 +56,6 @@ def make(
     at_hand = stock.take(spec, progress)
     if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
         with site.hypervisors() as hosts:
-            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts)})
+            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts, lab)})
     counting = spec.on_one_host() if site is None else spec
     return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing), at_hand)

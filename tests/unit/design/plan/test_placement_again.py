@@ -65,6 +65,28 @@ def test_fewer_hypervisors_than_an_existing_lab_is_on() -> None:
     assert "--set hypervisors=3" in caught.value.cure
 
 
+def test_the_record_of_a_lab_of_which_nothing_was_made_can_be_removed() -> None:
+    first = plan("1-1-2", at=hosts(20, 20))
+    made = (host("hypervisor-1", nodes=frozenset(["controller-1"])), host("hypervisor-2"))
+    for at, why, cure in (
+        (hosts(20, 20), "no hypervisor that answers has anything of the lab", "winlab destroy --lab lab"),
+        (made, "machines are not moved", "take nodes away first"),
+    ):
+        with pytest.raises(UsageError, match="the lab's nodes are on 2 hypervisors, and 1 are to be used") as caught:
+            plan("1-1-1", at=at, standing=(first,))
+        assert why in str(caught.value)
+        assert cure in caught.value.cure
+
+
+def test_nodes_without_a_record_stay_where_they_were_found() -> None:
+    first = plan("1-2-2", at=hosts(20, 20))
+    there = {name: frozenset(one.name for one in first.nodes if one.hypervisor == name) for name in first.hosts}
+    full = tuple(host(f"hypervisor-{number}", 1, nodes=there.get(f"hypervisor-{number}", ())) for number in (1, 2))
+    again = plan("1-2-2", at=(*full, host("hypervisor-3", 30)))
+    assert (again.digest, where(again)) == (first.digest, where(first))
+    assert set(again.placed.values()) == {placement.FOUND}
+
+
 def test_a_copy_is_where_its_origin_is() -> None:
     first = plan("1-1-2", at=hosts(20, 20))
     other = copied.plan_of(first, "other", 3)
