@@ -111,11 +111,19 @@ class Lab:
 
     @at_site
     def plan(
-        self, spec: Spec, *, facts: HostFacts | None = None, listener: Listener = ignore, stop: Stop = None
+        self,
+        spec: Spec,
+        *,
+        facts: HostFacts | None = None,
+        machines: bool = True,
+        listener: Listener = ignore,
+        stop: Stop = None,
     ) -> Proposal:
         """Decide everything that would exist. Nothing is touched.
 
         :param facts: of the host; by default the site's.
+        :param machines: whether nodes are to be made of it. A plan for :meth:`lock`, :meth:`bundle` or
+            :meth:`build_golden` needs no room on the hypervisors, and a lab of this name does not matter.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         :raises HostError: the site's hypervisors lack something, or do not answer.
         """
@@ -124,8 +132,8 @@ class Lab:
             self.name,
             facts or self.site.host_facts,
             Told(listener, "plan"),
-            standing=operations.recorded.standing(self.site.folder(self.name)),
-            site=self.site,
+            standing=operations.recorded.standing(self.site.folder(self.name)) if machines else (),
+            site=self.site if machines else None,
         )
 
     @at_site

@@ -32,7 +32,7 @@ def create(
     from winlab import Lab
 
     lab = Lab()
-    made = plan_of(lab, wanted.load().on_one_host())  # it makes no machines
+    made = plan_of(lab, wanted.load(), machines=False)
     with current().shown(output) as tell:
         bundle = lab.bundle(made, to, origin=sources.origin, listener=tell)
     if output is Output.TABLE:

@@ -135,7 +135,7 @@ def lock(
     from winlab import Lab
 
     own = Lab()
-    made = plan_of(own, wanted.load().on_one_host())  # it makes no machines
+    made = plan_of(own, wanted.load(), machines=False)
     with current().shown(output) as tell:
         done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
     if output is Output.JSON:

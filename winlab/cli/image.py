@@ -183,7 +183,7 @@ def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output)
     from winlab import Lab
 
     lab = Lab()
-    plan = plan_of(lab, spec)
+    plan = plan_of(lab, spec, machines=False)
     accepted = consent.accepted(accept_eula, lab.terms(plan))
     with current().shown(output) as tell:
         made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from winlab import Lab, Proposal, Spec
 
 
-def plan_of(lab: Lab, spec: Spec) -> Proposal:
+def plan_of(lab: Lab, spec: Spec, *, machines: bool = True) -> Proposal:
     """The lab's plan. Progress in reading large files goes to standard error, whatever the output format.
 
+    :param machines: whether nodes are to be made of it.
     :raises UsageError: this host can't provide what the spec asks for.
     """
 
     with current().shown(Output.TABLE) as tell:
-        return lab.plan(spec, listener=tell)
+        return lab.plan(spec, machines=machines, listener=tell)

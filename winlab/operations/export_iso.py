@@ -60,7 +60,7 @@ def make(spec: Spec, name: str, tell: Listener) -> Alone:
         )
     workers = spec.workers[0].model_copy(update={"count": 1, "golden": False})
     single = spec.model_copy(update={"workers": (workers,), "linux_workers": LinuxWorkers(), "addons": {}})
-    planned = planning.make(single.on_one_host(), "alone", HostFacts(), Told(tell, "plan"))
+    planned = planning.make(single, "alone", HostFacts(), Told(tell, "plan"))
     whole = planned.plan
     worker = next(iter(whole.windows_nodes()), None)
     if worker is None:

@@ -31,7 +31,7 @@ def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
     if spec is None:
         return doctor.diagnose()
     # no host fact changes what a lab needs, and bad facts must be reported, not fail here
-    planned = planning.make(spec.on_one_host(), settings.DEFAULT_LAB, HostFacts(), Told(tell, "plan"))
+    planned = planning.make(spec, settings.DEFAULT_LAB, HostFacts(), Told(tell, "plan"))
     return doctor.diagnose(Needs.of(planned.plan))
 
 

@@ -48,12 +48,14 @@ def make(
 
     :param existing: an external cluster that the workers are to join.
     :param standing: the plans that it was made from, if it exists (:func:`winlab.design.plan.make.make`).
-    :param site: whose hypervisors are asked what they have, if there are several; None: the plan makes no machines.
+    :param site: whose hypervisors are asked what they have, if there are several; None: the plan makes no machines, and
+        what the spec says about hypervisors does not count.
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
     :raises HostError: the site's hypervisors lack something, or do not answer.
     """
     at_hand = stock.take(spec, progress)
     if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
         with site.hypervisors() as hosts:
-            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts)})
-    return Proposal(spec, plans.make(spec, lab, facts, at_hand, existing, standing), at_hand)
+            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts, lab)})
+    counting = spec.on_one_host() if site is None else spec
+    return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing), at_hand)

@@ -42,7 +42,6 @@ def shrunk(lab: str, site: Site, node: str) -> Spec:
     held = recorded.read(site.folder(lab))
     spec = held.restored_spec()
     pool, count = _last(held.plan, node)
-    _count(lab, spec, pool)
     return _with(held, spec, pool, count)
 
 
@@ -98,7 +97,11 @@ def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:
 
     :raises ConflictError: a change into another spec was interrupted.
     """
-    wanted = pinned(held, spec).changed([f"workers.{pool}.count={count}"])
+    changes = [f"workers.{pool}.count={count}"]
+    nodes = spec.controllers.count + sum(one.count for one in spec.pools) - _count(held.plan.lab, spec, pool) + count
+    if spec.hypervisors > max(1, nodes):  # each of a lab's hypervisors has a node
+        changes.append(f"hypervisors={max(1, nodes)}")
+    wanted = pinned(held, spec).changed(changes)
     given = wanted.model_dump(exclude_unset=True)
     if held.applying is not None and given != held.applying.spec.model_dump(exclude_unset=True):
         raise recorded.unfinished(held.plan.lab)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import plans
 import pytest
 import yaml
 from commands import run as winlab
 
-from winlab import run
+from winlab import Lab, Spec, run
 from winlab.adapters.kube import kubeconfig
 from winlab.design.catalog.artifact import Artifact, Obtained
+from winlab.errors import UsageError
 from winlab.host import facts
 from winlab.lab_folder import LabFolder
 from winlab.operations import load, lock, logs, push
@@ -141,6 +142,24 @@ class Source:
 
     def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
         return [Obtained(artifact, Path("/x"), self.digest, 1, "build") for artifact in artifacts]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("lock", "--spec", "1-1-2"), ("bundle", "create", "--spec", "1-1-2"), ("image", "build", "windows-2022")],
+)
+def test_what_makes_no_machines_of_the_lab_is_planned_without_them(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def plan(self: Lab, spec: Spec, *, machines: bool = True, listener: object) -> NoReturn:
+        asked.append(machines)
+        raise UsageError("This is enough.")
+
+    monkeypatch.setattr(Lab, "plan", plan)
+    assert winlab(monkeypatch, *words) == 2
+    assert asked == [False]
 
 
 def test_lock_writes_renews_and_checks(

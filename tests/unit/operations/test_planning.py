@@ -9,6 +9,7 @@ import plans
 import pytest
 import sites
 
+from winlab import Lab
 from winlab.adapters.vm import resources
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import spec
@@ -17,7 +18,7 @@ from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import Plan
 from winlab.errors import HostError
 from winlab.events import Quiet
-from winlab.operations import planning
+from winlab.operations import planning, recorded
 
 HAS = {"memory_mib": 32768, "free_mib": 16384, "cores": 8, "pool_free": 200 << 30}
 TWO = tuple(HostStock(name=name, **HAS) for name in (HYPERVISOR, "hypervisor-2"))  # type: ignore[arg-type]
@@ -38,7 +39,7 @@ class Site(sites.FakeSite):
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
-    monkeypatch.setattr(resources, "of_all", lambda _: TWO)
+    monkeypatch.setattr(resources, "of_all", lambda *_: TWO)
     return Site()
 
 
@@ -59,8 +60,23 @@ def test_a_site_with_several_is(site: Site) -> None:
     assert site.asked == 3
 
 
+def test_a_plan_that_makes_no_machines_is_of_one_host(site: Site) -> None:
+    wanted = spec.load("1-3-3", [*LINUX, "workers.apart=true", "controllers.hypervisor=big"])
+    made = planning.make(wanted, "lab", PLURAL, Quiet())
+    assert (made.spec, made.plan.placed) == (wanted, {})
+    assert made.plan == planning.make(spec.load("1-3-1", LINUX), "lab", PLURAL, Quiet()).plan
+
+
+def test_neither_hypervisors_nor_the_lab_s_record_count_for_such_a_plan(site: Site) -> None:
+    lab, wanted = Lab("lab", site), spec.load("1-1-2", LINUX)
+    recorded.write(site.folder("lab"), first := lab.plan(wanted, facts=PLURAL))
+    assert (set(first.plan.placed), site.asked) == ({"controller-1", "node-1"}, 1)
+    made = lab.plan(spec.load("1-1-1", LINUX), facts=PLURAL, machines=False)
+    assert (made.plan.placed, site.asked) == ({}, 1)
+
+
 def test_more_hypervisors_than_the_site_has(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "of_all", lambda _: TWO[:1])
+    monkeypatch.setattr(resources, "of_all", lambda *_: TWO[:1])
     with pytest.raises(HostError, match="the site has 1: hypervisor-1") as caught:
         make("1-1-2", site)
     assert "'winlab hypervisor add NAME URI'" in caught.value.cure

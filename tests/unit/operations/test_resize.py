@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import placing
 import plans
 import pytest
+import sites
 
+from winlab.adapters.vm import resources
 from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError, NotFoundError, UsageError
 from winlab.events import Quiet
@@ -34,6 +37,17 @@ def test_a_pool_grows() -> None:
 def test_the_last_node_of_a_pool_goes() -> None:
     assert counts(resize.shrunk("lab", Site(), "node-2")) == (1, 1)
     assert counts(resize.shrunk("lab", Site(), "linux-1")) == (2, 0)
+
+
+def test_a_lab_uses_no_more_hypervisors_than_it_has_nodes_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for source, node, left in (("1-1-2", "node-1", 1), ("1-2-3", "node-2", 2), ("1-3-2", "node-3", 2)):
+        at = tuple(placing.host(f"hypervisor-{number}") for number in (1, 2, 3))
+        monkeypatch.setattr(resources, "of_all", lambda *_, at=at: at)
+        spec = Spec.load(source, ["workers.os=debian-13"])
+        recorded.write(LabFolder("lab"), planning.make(spec, "lab", placing.SITE, Quiet(), site=sites.FakeSite()))
+        shrunk = resize.shrunk("lab", Site(), node)
+        assert (shrunk.hypervisors, shrunk.workers[0].count) == (left, spec.workers[0].count - 1)
+        assert resize.grown("lab", Site(), "", 1).hypervisors == spec.hypervisors
 
 
 def interrupted(spec: Spec) -> None:

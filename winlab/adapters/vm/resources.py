@@ -11,6 +11,7 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import answering
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import MARKER
+from winlab.design.plan import volume_names
 from winlab.design.plan.hosts import HostStock
 from winlab.errors import WinlabError
 from winlab.threads import Threads
@@ -18,22 +19,23 @@ from winlab.threads import Threads
 LIMIT = 20.0  # seconds for one hypervisor: a libvirtd that is stuck keeps its connections open
 
 
-def of_all(hosts: Hypervisors) -> tuple[HostStock, ...]:
+def of_all(hosts: Hypervisors, lab: str) -> tuple[HostStock, ...]:
     """What each hypervisor has; all are asked at the same time, and one that does not answer is a value, too.
 
+    :param lab: the lab that is planned.
     :raises HostError: it is not known which hypervisors there are.
     """
     for one in hosts.silent:
         if not one.name:
             raise one.refusal("and nodes may have to be placed on them")
     with Threads(len(hosts.each)) as threads:
-        asked = tuple(threads.map(_answer, hosts))
+        asked = tuple(threads.map(partial(_answer, lab=lab), hosts))
     return (*asked, *(HostStock(name=one.name, trouble=one.reason) for one in hosts.silent))
 
 
-def _answer(host: Hypervisor) -> HostStock:
+def _answer(host: Hypervisor, lab: str) -> HostStock:
     try:
-        return stopping.patiently(partial(of, host), limit=LIMIT)
+        return stopping.patiently(partial(of, host, lab), limit=LIMIT)
     except TimeoutError as error:
         return HostStock(name=host.name, trouble=str(error))
     except WinlabError as error:
@@ -41,8 +43,8 @@ def _answer(host: Hypervisor) -> HostStock:
 
 
 @answering()
-def of(host: Hypervisor) -> HostStock:
-    """What a hypervisor has.
+def of(host: Hypervisor, lab: str) -> HostStock:
+    """What a hypervisor has, also of a lab.
 
     virNodeGetInfo's memory is that of one NUMA node and may be wrong, so that virNodeGetMemoryStats is asked.
 
@@ -51,7 +53,8 @@ def of(host: Hypervisor) -> HostStock:
     """
     stats = host.conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
     promised = [_promised(domain) for domain in host.conn.listAllDomains()]
-    names = set(host.pool.names("base-"))
+    names = set(host.pool.names())
+    nodes = {machine.tag.node for machine in host.machines(lab)} | {volume_names.node_of(name, lab) for name in names}
     return HostStock(
         name=host.name,
         facts=host.facts,
@@ -61,7 +64,8 @@ def of(host: Hypervisor) -> HostStock:
         cores=int(host.conn.getInfo()[2]),
         promised_cpus=sum(cpus for _, cpus in promised),
         pool_free=host.pool.free(patient=False),
-        bases=frozenset(name for name in names if name + MARKER in names),
+        bases=frozenset(name for name in names if name.startswith("base-") and name + MARKER in names),
+        nodes=frozenset(node for node in nodes if node is not None),
     )
 
 

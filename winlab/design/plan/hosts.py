@@ -15,8 +15,8 @@ class HostStock(BaseModel):
 
     ``free_mib`` is the memory that it could give to guests now: free, buffers and caches. ``promised_mib`` and
     ``promised_cpus`` are what all of its domains may take, those included that are off. ``pool_free`` is in bytes.
-    ``bases`` are the names of the complete base volumes in its pool. ``trouble`` says why it does not answer; the
-    other values are then unknown.
+    ``bases`` are the names of the complete base volumes in its pool. ``nodes`` are those of the planned lab that have a
+    machine or a volume there. ``trouble`` says why it does not answer; the other values are then unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -30,6 +30,7 @@ class HostStock(BaseModel):
     promised_cpus: int = 0
     pool_free: int = 0
     bases: frozenset[str] = frozenset()
+    nodes: frozenset[str] = frozenset()
     trouble: str = ""
 
     @property

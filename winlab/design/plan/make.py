@@ -185,16 +185,22 @@ def _hosts(nodes: Sequence[NodePlan], stock: Stock, standing: Sequence[Plan]) ->
 def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequence[Plan]) -> int:
     """The largest packet between nodes: it fits into a tunnel if the lab's traffic takes one.
 
-    Traffic to the router takes one from every hypervisor but the first.
+    Traffic to the router takes one from every hypervisor but the first. An existing lab keeps what it has.
 
-    :raises UsageError: the spec, or the existing lab, has a larger one.
+    :raises UsageError: the spec, or the existing lab that is to use further hypervisors, has a larger one.
     """
     asked, most = spec.network.mtu, facts.tunnel_mtu
-    if most is None or all(node.hypervisor == HYPERVISOR for node in nodes):
-        return asked
     explicit = "mtu" in spec.network.model_fields_set
     has = standing[0].network.mtu if standing else None
-    if (explicit and asked > most) or (has is not None and has > most):
+    tunneled = {node.hypervisor for node in nodes} - {HYPERVISOR}
+    if has is not None and not explicit and (tunneled or standing[0].hosts):
+        mtu = has
+    elif explicit or most is None or not tunneled:
+        mtu = asked
+    else:
+        mtu = min(asked, most)
+    further = tunneled - {node.hypervisor for plan in standing for node in plan.nodes}
+    if most is not None and tunneled and mtu > most and (mtu != has or further):
         which = f"network.mtu {asked}" if explicit else f"The lab's network.mtu, {has},"
         cure = f"Say --set network.mtu={most}" if has is None else f"Make another lab with --set network.mtu={most}"
         raise UsageError(
@@ -202,9 +208,7 @@ def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequ
             why=f"Larger packets are lost on the way to another hypervisor than '{HYPERVISOR}', without any error.",
             cure=f"{cure}, or keep the lab on '{HYPERVISOR}': --set hypervisors=1.",
         )
-    if explicit:
-        return asked
-    return min(asked, most) if has is None else has
+    return mtu
 
 
 def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan]) -> list[str]:

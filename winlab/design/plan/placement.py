@@ -20,6 +20,7 @@ from winlab.design.spec.sizes import human
 from winlab.errors import HostError, UsageError
 
 RECORDED = "as recorded"
+FOUND = "it is there already"
 GONE = "the site no longer has it"
 NEAR = "the lab's router is there, so that its traffic takes no tunnel"
 # What a pool must have free: MiB, and the share of the nodes' disks, which are thin; as winlab.host.checks_machine says
@@ -42,12 +43,15 @@ def place(
     """The placement of each node, by its name; empty if the site's only hypervisor was not asked.
 
     :param hosts: the site's hypervisors, the first one first; empty: there is one, and it is not asked.
-    :param standing: the plans that the lab was made from, the oldest first: its nodes stay where they are.
+    :param standing: the plans that the lab was made from, the oldest first: its nodes stay where they are. Without a
+        record they stay where something of them was found.
     :raises UsageError: the spec names a hypervisor that the site does not have, or the lab is on more than it says.
     :raises HostError: a hypervisor that is needed is full or does not answer, or there are too few.
     """
     groups: dict[str, Group] = {"": spec.controllers, **{pool.name: pool for pool in spec.pools}}
-    there = {node.name: node.hypervisor for plan in reversed(standing) for node in plan.nodes}
+    recorded = {node.name: node.hypervisor for plan in reversed(standing) for node in plan.nodes}
+    found = {node: host.name for host in hosts for node in host.nodes}
+    there, why = (recorded, RECORDED) if standing else (found, FOUND)
     given = {host.name: host for host in hosts}
     gone = {name: HostStock(name=name, trouble=GONE) for name in there.values() if name not in given and hosts}
     names = [*given, *gone] or [HYPERVISOR]
@@ -64,12 +68,12 @@ def place(
     for node in nodes:
         group, host = groups[node.pool], there.get(node.name)
         if host is not None and group.hypervisor in (None, host) and not (group.apart and board.has(host, node)):
-            placed[node.name] = board.keep(host, node)
+            placed[node.name] = board.keep(host, node, why)
         elif group.hypervisor is not None:
             placed[node.name] = board.pin(group.hypervisor, node, _field(spec, node.pool))
         else:
             left.append(node)
-    board.choose(spec.hypervisors, left)
+    board.choose(spec.hypervisors, left, unmade=standing[0].lab if standing and not found else "")
     left.sort(key=lambda node: _order(node, groups[node.pool]))
     for number, node in enumerate(left):
         placed[node.name] = board.best(node, apart=groups[node.pool].apart, more=len(left) - number)
@@ -158,10 +162,10 @@ class _Board:
         """Whether another node of the node's pool is on a hypervisor."""
         return self._rooms[host].pools[node.pool] > 0
 
-    def keep(self, host: str, node: NodePlan) -> Placement:
+    def keep(self, host: str, node: NodePlan, why: str) -> Placement:
         """Leave a node where it is."""
         self._rooms[host].put(node, new=False)
-        return Placement(host, RECORDED)
+        return Placement(host, why)
 
     def pin(self, host: str, node: NodePlan, field: str) -> Placement:
         """Place a node on the hypervisor that a field of the spec names.
@@ -174,19 +178,25 @@ class _Board:
         room.put(node)
         return Placement(host, f"pinned by {field}")
 
-    def choose(self, count: int, nodes: Sequence[NodePlan]) -> None:
+    def choose(self, count: int, nodes: Sequence[NodePlan], unmade: str = "") -> None:
         """Choose the lab's hypervisors: those in use, and the best of the others.
 
         :param nodes: what is still to be placed.
+        :param unmade: the name of a lab that is recorded, and of which nothing was found.
         :raises UsageError: more are in use than *count*.
         :raises HostError: too few have room for one of the nodes.
         """
         used = [room for room in self._rooms.values() if room.nodes]
         if len(used) > count:
+            names = ", ".join(room.host.name for room in used)
+            known, way = f"They are on {names}; machines are not moved.", "take nodes away first"
+            if unmade:
+                known = f"They are recorded on {names}, and no hypervisor that answers has anything of the lab."
+                way = f"run 'winlab destroy --lab {unmade}' first: it removes the record"
             raise UsageError(
                 f"hypervisors: the lab's nodes are on {len(used)} hypervisors, and {count} are to be used.",
-                why=f"They are on {', '.join(room.host.name for room in used)}; machines are not moved.",
-                cure=f"Say --set hypervisors={len(used)}, or take nodes away first.",
+                why=known,
+                cure=f"Say --set hypervisors={len(used)}, or {way}.",
             )
         self._chosen = used
         if not nodes or len(used) == count:

@@ -18,7 +18,7 @@ _WORD = "[a-z][a-z0-9-]*"
 _NUMBER = "[2-9]|[1-9][0-9]+"
 _NAME = re.compile(
     rf"(?P<lab>{_WORD})\."
-    rf"({_WORD}\."
+    rf"((?P<node>{_WORD})\."
     rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|media\.qcow2|push\.iso|serial\.log(\.[0-9]+)?|restore)"
     r"|load-[a-z]+\.iso)"
 )
@@ -33,6 +33,12 @@ def lab_of(name: str) -> str | None:
     """The lab that a volume belongs to; None if winlab makes no volume of this name for a lab."""
     match = _NAME.fullmatch(name)
     return match["lab"] if match is not None and not name.startswith("base-") else None
+
+
+def node_of(name: str, lab: str) -> str | None:
+    """The node of a lab that a volume belongs to; None if it belongs to none of them."""
+    match = _NAME.fullmatch(name)
+    return match["node"] if match is not None and lab_of(name) == lab else None
 
 
 def is_made(name: str) -> bool:

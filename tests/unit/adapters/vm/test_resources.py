@@ -8,13 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import libvirt
+import plans
 import pytest
 import sites
 
-from winlab.adapters.vm import resources
+from winlab.adapters.vm import domains, resources
 from winlab.adapters.vm.connection import connected
+from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.adapters.vm.volumes import MARKER, StoragePool
+from winlab.design.plan import tags
 from winlab.design.plan.facts import MachineFacts
 from winlab.errors import HostError
 
@@ -49,12 +52,19 @@ def test_what_a_hypervisor_has(host: Hypervisor) -> None:
     for name in ("base-a.qcow2", f"base-a.qcow2{MARKER}", "base-half.qcow2", "lab.node-1.disk.qcow2"):
         xml = f"<volume><name>{name}</name><capacity>1024</capacity></volume>"
         host.conn.storagePoolLookupByName("default-pool").createXML(xml)
-    found = resources.of(host)
+    found = resources.of(host, "lab")
     assert (found.name, found.facts.chassis, found.trouble) == ("big", "its own", "")
     assert (found.memory_mib, found.free_mib) == (24 << 10, 15 << 10)
     assert (found.promised_mib, found.promised_cpus, found.cores) == (8 << 10, 2, 16)
     assert found.pool_free in range((100 << 30) - 4096, (100 << 30) + 1)
-    assert found.bases == {"base-a.qcow2"}
+    assert (found.bases, found.nodes) == ({"base-a.qcow2"}, {"node-1"})
+    assert resources.of(host, "other").nodes == frozenset()
+
+
+def test_which_machines_of_the_lab_it_has(host: Hypervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Machine("winlab-lab-node-2", "running", tags.of(plan := plans.make(plans.KVM, "1-2-1"), plan.node("node-2")))
+    monkeypatch.setattr(domains, "machines", lambda _, lab: [own] if lab == "lab" else [])
+    assert [resources.of(host, lab).nodes for lab in ("lab", "other")] == [{"node-2"}, frozenset()]
 
 
 def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +77,7 @@ def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pyte
     broken = [sites.hypervisor(SimpleNamespace(getMemoryStats=call), name=call.__name__) for call in (lost, stuck)]
     monkeypatch.setattr(resources, "LIMIT", 0.2)
     off = Silent("off", HostError("no route"))
-    found = resources.of_all(Hypervisors((*broken, host), (off,)))
+    found = resources.of_all(Hypervisors((*broken, host), (off,)), "lab")
     assert [(one.name, one.trouble) for one in found] == [
         ("lost", "the line is cut"), ("stuck", "no answer within 0 s"), ("big", ""), ("off", "no route."),
     ]  # fmt: skip
@@ -75,7 +85,7 @@ def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pyte
 
 def test_hypervisors_that_are_not_known_are_an_error(host: Hypervisor) -> None:
     with pytest.raises(HostError, match="not known which other hypervisors"):
-        resources.of_all(Hypervisors((host,), (Silent("", HostError("OVN does not answer.")),)))
+        resources.of_all(Hypervisors((host,), (Silent("", HostError("OVN does not answer.")),)), "lab")
 
 
 def test_one_without_a_pool_can_not_be_used() -> None:
@@ -83,7 +93,8 @@ def test_one_without_a_pool_can_not_be_used() -> None:
         raise HostError("libvirt has no usable storage pool 'winlab'.")
 
     with connected("test:///default") as real:
-        (found,) = resources.of_all(Hypervisors((Hypervisor("new", cast(Any, Conn(real)), no_pool, MachineFacts),)))
+        new = Hypervisor("new", cast(Any, Conn(real)), no_pool, MachineFacts)
+        (found,) = resources.of_all(Hypervisors((new,)), "lab")
     assert (found.name, found.trouble) == ("new", "libvirt has no usable storage pool 'winlab'.")
 
 

@@ -9,45 +9,16 @@ import plans
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from placing import GIB, LINUX, host, hosts, plan, where
 
 from winlab.design import spec
-from winlab.design.plan import copied, golden, placement
-from winlab.design.plan.changes import changes
+from winlab.design.plan import placement
 from winlab.design.plan.facts import HYPERVISOR, MachineFacts
 from winlab.design.plan.hosts import HostStock
-from winlab.design.plan.make import make
-from winlab.design.plan.model import LinuxNode, Plan, VolumePlan
+from winlab.design.plan.model import LinuxNode, VolumePlan
 from winlab.design.render import folder
 from winlab.design.render.templates import expand
 from winlab.errors import HostError, UsageError, WinlabError
-
-GIB = 1024  # MiB
-LINUX = ("workers.os=debian-13",)
-SITE = plans.KVM.model_copy(update={"tunnel_mtu": 1442})
-
-
-def host(name: str, free: int = 16, **changes: Any) -> HostStock:
-    """A hypervisor with *free* of 32 GiB."""
-    given: dict[str, Any] = {
-        "facts": MachineFacts(chassis=name), "memory_mib": 32 * GIB, "free_mib": free * GIB, "cores": 8,
-        "pool_free": 200 << 30,
-    }  # fmt: skip
-    return HostStock(name=name, **{**given, **changes})
-
-
-def hosts(*free: int) -> tuple[HostStock, ...]:
-    return tuple(host(f"hypervisor-{number}", gib) for number, gib in enumerate(free, 1))
-
-
-def plan(source: str, *changed: str, at: tuple[HostStock, ...], standing: tuple[Plan, ...] = (), **more: Any) -> Plan:
-    wanted = spec.load(source, [*LINUX, *changed])
-    stock = plans.stock(wanted).model_copy(update={"hypervisors": at})
-    return make(wanted, "lab", more.get("facts", SITE), stock, standing=standing)
-
-
-def where(made: Plan) -> dict[str, str]:
-    return {node.name: node.hypervisor for node in made.nodes}
-
 
 # -- a site with one hypervisor
 
@@ -211,122 +182,9 @@ def test_specs_that_contradict_themselves(changed: list[str], says: str) -> None
     assert says in str(caught.value)
 
 
-def test_a_spec_without_hypervisors_makes_bundles_anywhere() -> None:
+def test_a_spec_without_what_it_says_about_hypervisors() -> None:
     wanted = spec.load("1-3-3", ["workers.apart=true", "controllers.hypervisor=big"])
     assert wanted.on_one_host() == spec.load("1-3-1")
-
-
-# -- existing labs
-
-
-def test_existing_nodes_stay() -> None:
-    first = plan("3-2-3", at=hosts(20, 20, 20))
-    again = plan("3-2-3", at=hosts(2, 3, 30), standing=(first,))
-    assert where(again) == where(first)
-    assert set(again.placed.values()) == {placement.RECORDED}
-    assert (again.digest, changes([first], again).every) == (first.digest, ())
-
-
-def test_a_lab_stays_where_it_is_while_a_host_is_silent_or_unknown() -> None:
-    first = plan("3-2-3", at=hosts(20, 20, 20))
-    off = HostStock(name="hypervisor-2", trouble="it is off")
-    for at in ((*hosts(20), off, hosts(20, 20, 20)[2]), (*hosts(20), host("hypervisor-4")), hosts(20)):
-        again = plan("3-2-3", at=at, standing=(first,))
-        assert (again.digest, again.hosts) == (first.digest, first.hosts)
-
-
-def test_a_new_node_can_not_be_on_a_hypervisor_that_is_gone() -> None:
-    pin = "workers.hypervisor=hypervisor-2"
-    first = plan("1-1-2", pin, at=hosts(20, 20))
-    with pytest.raises(HostError, match="hypervisor-2: does not answer: the site no longer has it"):
-        plan("1-2-2", pin, at=hosts(20), standing=(first,))
-
-
-def test_new_nodes_of_an_existing_lab_are_placed() -> None:
-    first = plan("1-1-2", at=hosts(20, 16))
-    again = plan("1-2-2", at=hosts(6, 30), standing=(first,))
-    assert where(again)["node-2"] == "hypervisor-2"
-    assert [change.what for change in changes([first], again).every] == ["node node-2"]
-
-
-def test_a_node_is_not_moved_by_another_pin() -> None:
-    first = plan("1-1-2", "workers.hypervisor=hypervisor-1", at=hosts(20, 20))
-    again = plan("1-1-2", "workers.hypervisor=hypervisor-2", at=hosts(20, 20), standing=(first,))
-    (refused,) = changes([first], again).refused
-    assert (refused.what, refused.before, refused.after) == ("node node-1: hypervisor", "hypervisor-1", "hypervisor-2")
-    assert "a machine is not moved" in refused.why
-
-
-def test_nodes_that_are_together_are_not_moved_apart() -> None:
-    first = plan("1-2-2", "workers.hypervisor=hypervisor-1", at=hosts(20, 20))
-    again = plan("1-2-2", "workers.apart=true", at=hosts(20, 20), standing=(first,))
-    assert [change.what for change in changes([first], again).refused] == ["node node-2: hypervisor"]
-
-
-def test_fewer_hypervisors_than_an_existing_lab_is_on() -> None:
-    first = plan("3-0-3", at=hosts(20, 20, 20))
-    with pytest.raises(UsageError, match="the lab's nodes are on 3 hypervisors, and 2 are to be used") as caught:
-        plan("3-0-2", at=hosts(20, 20, 20), standing=(first,))
-    assert "--set hypervisors=3" in caught.value.cure
-
-
-def test_a_copy_is_where_its_origin_is() -> None:
-    first = plan("1-1-2", at=hosts(20, 20))
-    other = copied.plan_of(first, "other", 3)
-    assert (where(other), other.hosts, other.network.mtu) == (where(first), first.hosts, first.network.mtu)
-    assert other.placed["node-1"] == "beside the disks of 'lab'"
-
-
-def test_a_recorded_plan_is_read_back() -> None:
-    first = plan("1-1-2", at=hosts(20, 20))
-    assert Plan.model_validate_json(first.model_dump_json()) == first
-
-
-# -- the largest packet
-
-
-def test_a_lab_over_tunnels_has_their_mtu() -> None:
-    assert plan("1-1-2", at=hosts(20, 20)).network.mtu == 1442
-    assert plan("1-1-2", "network.mtu=1400", at=hosts(20, 20)).network.mtu == 1400
-    wide = SITE.model_copy(update={"tunnel_mtu": 8942})
-    assert plan("1-1-2", at=hosts(20, 20), facts=wide).network.mtu == 1500
-
-
-def test_a_larger_mtu_than_tunnels_take() -> None:
-    with pytest.raises(UsageError, match=r"network\.mtu 1450 is larger than what tunnels") as caught:
-        plan("1-1-2", "network.mtu=1450", at=hosts(20, 20))
-    assert "--set network.mtu=1442" in caught.value.cure
-
-
-def test_a_lab_keeps_its_mtu() -> None:
-    first = plan("1-1-2", at=hosts(20, 20))
-    wide = SITE.model_copy(update={"tunnel_mtu": 8942})
-    assert plan("1-1-2", at=hosts(20, 20), facts=wide, standing=(first,)).digest == first.digest
-    alone = plan("1-1-1", at=hosts(20, 20))
-    with pytest.raises(UsageError, match=r"The lab's network\.mtu, 1500, is larger"):
-        plan("1-2-2", at=hosts(8, 20), standing=(alone,))
-
-
-def test_windows_pods_need_larger_packets_than_usual_tunnels_take() -> None:
-    with pytest.raises(UsageError, match="Windows pods send packets of up to 1450 bytes") as caught:
-        plan("1-1-2", "workers.os=windows-2022", at=hosts(20, 20))
-    assert "docs/placement.md" in str(caught.value)
-    assert plan("1-1-1", "workers.os=windows-2022", at=hosts(20, 30)).network.mtu == 1500
-
-
-def test_a_golden_image_has_no_mtu_and_its_clones_have_the_labs() -> None:
-    wide = SITE.model_copy(update={"tunnel_mtu": 1500})
-    same = plan("1-1-2", "workers.os=windows-2022", at=hosts(20, 20), facts=wide)
-    narrow = ("workers.os=windows-2022", "workers.cluster=false")
-    other = plan("1-1-2", *narrow, at=hosts(20, 20))
-    free = plan("1-1-2", *narrow, at=hosts(20, 20), facts=wide)
-    assert other.nodes[1].windows is not None
-    assert free.nodes[1].windows == other.nodes[1].windows  # the same golden image
-    assert (free.network.mtu, other.network.mtu) == (1500, 1442)
-    (builder,) = same.builders
-    assert builder.nodes[0].hypervisor == HYPERVISOR  # also if the clones are elsewhere
-    assert builder.hypervisors == {HYPERVISOR: same.hosts.get(HYPERVISOR, same.host.machine)}
-    assert golden.LAB in builder.lab
 
 
 # -- each node's own host

@@ -30,6 +30,9 @@ def test_all_volumes_of_a_lab_are_recognized(changes: tuple[str, ...]) -> None:
     plan = plans.make(plans.KVM, "1-1-1", *changes, lab="a-lab")
     labs = {plan.lab, *(builder.lab for builder in plan.builders)}
     assert {volume_names.lab_of(name) for name in every(plan)} == labs
+    nodes = {volume_names.node_of(name, plan.lab) for name in every(plan)}
+    assert nodes - {None} == {node.name for node in plan.nodes}
+    assert {volume_names.node_of(name, "other") for name in every(plan)} == {None}
 
 
 @pytest.mark.parametrize(
