@@ -63,9 +63,9 @@ class Hosts:
     def remove(self, name: str, *, force: bool = False, stop: Stop = None) -> None:
         """Remove one from the site; the host itself is not changed.
 
-        :param force: even if it does not answer.
+        :param force: even if it does not answer, or volumes of labs or snapshots are in its pool; they stay there.
         :raises NotFoundError: there is none of this name.
-        :raises ConflictError: labs have machines there.
-        :raises HostError: it does not answer.
+        :raises ConflictError: labs have machines there; or labs or snapshots have volumes.
+        :raises HostError: it does not answer, or has no storage pool.
         """
         registry.remove(name, self.site, force=force)

@@ -88,10 +88,12 @@ def show(name: Name, output: Format = Output.TABLE) -> None:
 @app.command()
 def remove(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", help="Also if it does not answer.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if it does not answer, or volumes of labs or snapshots are there.")
+    ] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Remove a hypervisor that has no machines of labs from this site. The host itself is not changed.
+    """Remove a hypervisor that no lab or snapshot is on from this site. The host itself is not changed.
 
     Example: winlab hypervisor remove hypervisor-2
     """

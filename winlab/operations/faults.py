@@ -42,8 +42,11 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
 
     :raises NotFoundError: there is no such lab or node.
     :raises UsageError: the fault is not possible on these nodes; nothing was touched.
+    :raises HostError: a hypervisor with nodes that it needs does not answer; nothing was touched.
     :raises GuestError: a node does not run, can't be asked, or refuses.
     """
+    # a fault's other end may be all other nodes of the lab, and the faults inside a node are applied together
+    needed = wanted.nodes if isinstance(wanted, MachineFault) else ()
 
     def work(under: Underway) -> Fault:
         there = _Work(under.lab)
@@ -51,7 +54,7 @@ def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
         under.one_step(f"fault {wanted.id}", partial(there.add, wanted), usual=5)
         return wanted
 
-    return carry_out(Job(lab, work, must_exist=True, nodes=wanted.nodes), site, tell)
+    return carry_out(Job(lab, work, must_exist=True, nodes=needed), site, tell)
 
 
 def active(lab: str, site: Site) -> list[Fault]:

@@ -10,10 +10,11 @@ from functools import partial
 
 from winlab import stopping
 from winlab.adapters.registered import Registered, check_name, check_uri
-from winlab.adapters.vm import connection
+from winlab.adapters.vm import connection, disks
 from winlab.adapters.vm.hypervisor import Hypervisor, Silent
 from winlab.adapters.vm.others import LIMIT
 from winlab.adapters.vm.volumes import StoragePool
+from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
@@ -146,10 +147,12 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
 def remove(name: str, site: Site, *, force: bool = False) -> None:
     """Remove a hypervisor from the site. Nothing is changed on the host itself.
 
-    :param force: even if it does not answer, so that it is unknown what is on it.
+    :param force: even if it does not answer, so that it is unknown what is on it; or if volumes of labs or snapshots
+        are in its pool. These stay there.
     :raises NotFoundError: there is none of this name.
-    :raises ConflictError: labs have machines there.
-    :raises HostError: it does not answer, and *force* is not given; or the list of hypervisors can't be read.
+    :raises ConflictError: labs have machines there; or labs or snapshots have volumes, and *force* is not given.
+    :raises HostError: it does not answer or has no storage pool, and *force* is not given; or the list of hypervisors
+        can't be read.
     """
     check_name(name)
     if name not in site.registered():
@@ -168,8 +171,41 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
                 f"Labs have machines on the hypervisor '{name}': {', '.join(labs)}.",
                 cure="Remove them first: " + ", ".join(f"'winlab destroy --lab {lab}'" for lab in labs) + ".",
             )
+        if not force:
+            for one in hosts:
+                if one.name == name:
+                    _refuse_volumes(one)
         with site.overlay() as northbound:
             northbound.put_hypervisor(name, None)
+
+
+def _refuse_volumes(host: Hypervisor) -> None:
+    """Check that no volume of a lab or of a snapshot is in a hypervisor's pool.
+
+    :raises ConflictError: one is.
+    :raises HostError: it has no such pool, or libvirt does not answer.
+    """
+    anyway = f"winlab hypervisor remove {host.name} --force"
+    try:
+        host.pool.refresh()
+    except HostError as error:
+        raise HostError(
+            f"It is unknown whether labs or snapshots have volumes on the hypervisor '{host.name}'.",
+            why=" ".join(filter(None, (error.what, error.why))),
+            cure=f"{error.cure} To remove it anyway: {anyway}".lstrip(),
+            causes=[error],
+        ) from error
+    names = host.pool.names()
+    snapshots = sorted({"@".join(which) for name in names if (which := volume_names.snapshot_of(name))})
+    # without the disks that a snapshot is based on: they are removed with it
+    labs = sorted({str(volume_names.lab_of(name)) for name in disks.unused(host, names)})
+    if labs or snapshots:
+        removals = [f"'winlab destroy --lab {lab}'" for lab in labs]
+        removals += [f"'winlab snapshot delete {snapshot}'" for snapshot in snapshots]
+        raise ConflictError(
+            f"Labs or snapshots have volumes on the hypervisor '{host.name}': {', '.join(labs + snapshots)}.",
+            cure=f"Remove them first: {', '.join(removals)}. To remove it and leave them there: {anyway}",
+        )
 
 
 def _uris(site: Site) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -14,13 +15,14 @@ from sites import FakeSite, hypervisor
 from winlab.adapters.vm import domains
 from winlab.adapters.vm import faults as adapter
 from winlab.adapters.vm.domains import Machine
+from winlab.adapters.vm.hypervisor import Silent
 from winlab.design import contract, fault
 from winlab.design.contract import Call, Changed, Faults
 from winlab.design.fault.base import SwitchRule
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
 from winlab.engine import lab_on_site
-from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
+from winlab.errors import GuestError, HostError, NotFoundError, UnreachableError, UsageError
 from winlab.events import Event, Note, ignore
 from winlab.host import firewall
 from winlab.lab_folder import LabFolder
@@ -40,6 +42,7 @@ class World:
         self.stranger = False  # whether another account made the lab
         self.required: list[str] = []  # before a machine resumes: the firewall, room for these
         self.seen: list[Any] = []  # what was recorded when a node was called
+        self.silent: tuple[Silent, ...] = ()
 
     @property
     def machines(self) -> list[Machine]:
@@ -77,7 +80,9 @@ class World:
 
     @property
     def site(self) -> FakeSite:
-        return FakeSite(hypervisor(facts=MachineFacts(chassis="here")), overlay=self)
+        made = FakeSite(hypervisor(facts=MachineFacts(chassis="here")), overlay=self)
+        made.each = replace(made.each, silent=self.silent)
+        return made
 
 
 @pytest.fixture
@@ -143,6 +148,28 @@ def test_a_partition_is_in_ovn_alone(world: World) -> None:
     assert (world.calls, any(world.records.values())) == ([], False)
     assert world.clear() == ["partition.controller-1.node-1"]
     assert world.rows == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "settings"),
+    [
+        ("partition", ["node-1"], {}),
+        ("partition", ["node-1", "controller-1"], {}),
+        ("bandwidth", ["node-1"], {"mbit": 10}),
+        ("loss", ["node-1"], {"percent": 20}),
+        ("disk", ["node-1"], {}),
+    ],
+)
+def test_only_faults_of_machines_do_not_need_all_hypervisors(
+    world: World, kind: str, nodes: list[str], settings: dict[str, object]
+) -> None:
+    """A partition from all others left out the nodes on a hypervisor that did not answer."""
+    world.silent = (Silent("hypervisor-2", HostError("libvirt does not answer.")),)
+    with pytest.raises(HostError, match="'hypervisor-2' does not answer, and the lab 'lab' may have machines there"):
+        world.add(kind, *nodes, **settings)
+    assert (world.rows, world.calls, any(world.records.values())) == ({}, [], False)
+    world.add("kill", "node-1")
+    assert world.active == ["kill.node-1"]
 
 
 def test_faults_of_one_node_are_called_together(world: World) -> None:

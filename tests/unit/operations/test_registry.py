@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import commands
 import lab_fakes
 import pytest
 import sites
+from pools import MemoryPool
 
 from winlab import Hosts
 from winlab.adapters.overlay import ovn
@@ -40,6 +40,7 @@ class World:
         self.machines: dict[str, list[Any]] = {}
         self.off: set[str] = set()
         self.pools = True
+        self.volumes = MemoryPool()
 
     def connect(self, uri: str, _limit: float | None = None) -> str:
         host = uri.rpartition("@")[2].partition("/")[0]
@@ -49,8 +50,8 @@ class World:
 
     def pool(self, _conn: str, name: str) -> Any:
         if not self.pools:
-            raise HostError(f"There is no usable storage pool '{name}'.")
-        return SimpleNamespace()
+            raise HostError(f"There is no usable storage pool '{name}'.", cure="Run setup there.")
+        return self.volumes
 
     def read(self, host: Any) -> Any:
         found = self.facts[str(host).rpartition("@")[2]]
@@ -71,6 +72,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(recorded, "read_facts_of", made.read)
     monkeypatch.setattr(recorded, "read_facts", lambda: FIRST)
     monkeypatch.setattr("winlab.operations.registry.StoragePool", made.pool)
+    monkeypatch.setattr("winlab.adapters.vm.others.StoragePool", made.pool)
     monkeypatch.setenv("WINLAB_LIBVIRT_URI", "test:///default")
     return made
 
@@ -211,6 +213,35 @@ def test_one_with_machines_of_labs_is_not_removed(world: World) -> None:
     assert world.nb.texts == {}
     with pytest.raises(NotFoundError):
         hosts().remove("b")
+
+
+def test_one_with_volumes_of_labs_or_snapshots_is_removed_only_by_force(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domains, "files", lambda _: set())
+    world.nb.texts = {"b": sites.record("host2")}
+    world.volumes.put("base-debian.qcow2")
+    world.volumes.put("mine.qcow2")
+    world.volumes.put("gone.node-1.disk.qcow2", backing="base-debian.qcow2")
+    world.volumes.put("old.node-1.disk.qcow2")
+    world.volumes.put("old@ready.node-1.disk.qcow2", backing="old.node-1.disk.qcow2")
+    with pytest.raises(ConflictError, match="have volumes on the hypervisor 'b': gone, old@ready") as caught:
+        hosts().remove("b")
+    assert "'winlab destroy --lab gone', 'winlab snapshot delete old@ready'" in caught.value.cure
+    assert "winlab hypervisor remove b --force" in caught.value.cure
+    assert set(world.nb.texts) == {"b"}
+    hosts().remove("b", force=True)
+    assert world.nb.texts == {}
+
+
+def test_one_without_a_pool_is_removed_only_by_force(world: World) -> None:
+    world.nb.texts = {"b": sites.record("host2")}
+    world.pools = False
+    with pytest.raises(HostError, match="unknown whether labs or snapshots have volumes") as caught:
+        hosts().remove("b")
+    assert caught.value.cure == "Run setup there. To remove it anyway: winlab hypervisor remove b --force"
+    hosts().remove("b", force=True)
+    assert world.nb.texts == {}
 
 
 def test_one_that_does_not_answer_is_removed_only_by_force(world: World) -> None:

@@ -113,9 +113,10 @@ def bases(subject: Subject, progress: Progress) -> Iterator[Finding]:
 def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[Finding]:
     pool = host.pool
     for name, nodes in sorted(_used(subject, host).items()):
+        what = name if host.name == HYPERVISOR else f"{name} on {host.name}"
         held = pool.uploaded_digest(name)
         if not held and pool.exists(name) and not pool.is_complete(name):
-            yield _unmarked(pool, name, nodes, progress)
+            yield _unmarked(pool, name, what, nodes, progress)
             continue
         if not pool.is_complete(name):
             actual = "incomplete" if pool.exists(name) else "gone"
@@ -124,7 +125,6 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
         else:
             continue
         users = ", ".join(nodes)
-        what = name if host.name == HYPERVISOR else f"{name} on {host.name}"
         path = _same_content(held, progress) if held else None
         if path is None:
             action = f"no image in the cache has the content that it had; the disks of {users} are based on it"
@@ -135,18 +135,18 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
         yield Finding(drift, partial(_upload, pool, name, path))
 
 
-def _unmarked(pool: StoragePool, name: str, users: list[str], progress: Progress) -> Finding:
+def _unmarked(pool: StoragePool, name: str, what: str, users: list[str], progress: Progress) -> Finding:
     """A base volume without its marker, which may be whole. Its content decides, so all of it is read."""
     digest = pool.digest(name, partial(progress.say, f"reading {name}"))
     if any(image.sha256 == digest for image in cache.entries()):
         action = "written again: the volume has the content of an image in the cache"
-        drift = Drift("volume", "", f"{name}: marker", "there", "gone", action, mendable=True)
+        drift = Drift("volume", "", f"{what}: marker", "there", "gone", action, mendable=True)
         return Finding(drift, lambda _progress: pool.mark(name, digest))
     action = (
         f"whether the volume is whole is not known: no image in the cache has its content. The disks of "
         f"{', '.join(users)} are based on it; 'winlab node rebuild' makes a worker without it"
     )
-    return Finding(Drift("volume", "", f"{name}: marker", "there", "gone", action, mendable=False))
+    return Finding(Drift("volume", "", f"{what}: marker", "there", "gone", action, mendable=False))
 
 
 def _used(subject: Subject, host: Hypervisor) -> dict[str, list[str]]:

@@ -1,8 +1,9 @@
 """The record of a snapshot that someone else wrote, made this account's own.
 
 Nothing in it is believed. What winlab decides by names is decided again: domains, UUIDs, ports, volumes, the router,
-and the external addresses of this host. What could lead to something else of this host is checked, or left out: paths,
-programs, texts that other programs take for options.
+and the external addresses of this host. All machines are on the first hypervisor: those of another site may have the
+same names, and are other ones. What could lead to something else of this host is checked, or left out: paths, programs,
+texts that other programs take for options.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from winlab import settings, snapshots
 from winlab.adapters.kube import reduced
 from winlab.design.plan import addresses, copied, volume_names
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.spec.model import Spec
@@ -33,6 +34,8 @@ USER = re.compile("[A-Za-z_][A-Za-z0-9_.-]*")
 MAC = re.compile("52:54:00(:[0-9a-f]{2}){3}")
 ZONE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 TEXT = re.compile(r"(?!-)[^\x00-\x1f\x7f]*")
+PINS = {"hypervisor", "apart"}
+PLACES: dict[str, Any] = {"hypervisors": True, "controllers": PINS, "workers": {"__all__": PINS}, "linux_workers": PINS}
 OWN = ("seed.iso", "answer.iso", "push.iso", "media.qcow2")
 
 
@@ -61,12 +64,15 @@ def adopt(given: Snapshot, which: Id, facts: HostFacts) -> Snapshot:
                     "external_gateway": facts.external_gateway,
                 }
             ),
+            "nodes": tuple(node.model_copy(update={"hypervisor": HYPERVISOR}) for node in given.plan.nodes),
+            "hosts": {},
+            "placed": {},
             "kubernetes": given.plan.kubernetes and given.plan.kubernetes.model_copy(update={"source": None}),
         }
     )
     external = addresses.external_block(facts.external_cidr, which.lab, len(origin.nodes) + 1, None)
     (block,) = addresses.blocks(facts.external_cidr, external[:1])
-    spec = Spec.model_validate(_without_paths(given.spec.model_dump(exclude_unset=True)))
+    spec = Spec.model_validate(_without_paths(given.spec.model_dump(exclude_unset=True, exclude=PLACES)))
     return given.model_copy(
         update={
             "lab": which.lab,

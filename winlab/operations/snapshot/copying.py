@@ -226,11 +226,13 @@ class _Copying:
     def _remove_others(self) -> None:
         """Remove the lab's machines that the snapshot does not have, their volumes, and the disks that it had before.
 
-        They come last: a lab without any machine could not be put back any more.
+        Machines on another hypervisor than the snapshot go, too: an imported one need not be where the lab was. All
+        come last: a lab without any machine could not be put back any more.
         """
         lab, hosts = self._plan.lab, self._under.hypervisors
+        kept = {(node.uuid, node.hypervisor) for node in self._plan.nodes}
         for machine in hosts.machines(lab):
-            if machine.uuid not in {node.uuid for node in self._plan.nodes}:
+            if (machine.uuid, machine.hypervisor) not in kept:
                 domains.remove(hosts.on(machine).conn, machine)
         nodes = {node.name for node in self._plan.nodes}
         for host in hosts:

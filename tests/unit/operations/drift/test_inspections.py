@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import runs
+import sites
 import standing
 from standing import POOL, Standing
 
@@ -15,7 +17,8 @@ from winlab.adapters.overlay.differences import Difference
 from winlab.design.catalog.artifact import Program
 from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
-from winlab.operations.drift.model import Drift, Finding
+from winlab.operations.drift import volumes
+from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps import paused, payload
 from winlab.steps.states import (
     API,
@@ -322,6 +325,29 @@ def test_a_base_volume_that_only_lost_its_marker_is_kept(lab: Standing, digests:
     finding.mend(Quiet())
     assert lab.pool.written == [f"marker of {base}"]
     assert lab.drifts() == []
+
+
+def test_two_pools_may_have_lost_the_marker_of_the_same_base_volume(lab: Standing) -> None:
+    base, second = lab.plan.node("controller-1").volume("base").name, standing.Pool()
+    copied = [one if one.name != "node-1" else one.model_copy(update={"hypervisor": "b"}) for one in lab.plan.nodes]
+    plan = lab.plan.model_copy(update={"nodes": tuple(copied)})
+    second.add(base)
+    second.add("lab.node-1.disk.qcow2", backing=base)
+    for pool in (lab.pool, second):
+        pool.volumes[base].whole, pool.volumes[base].unmarked = False, True
+    lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))
+    hosts = [sites.hypervisor("conn", lab.pool), sites.hypervisor("conn", second, name="b")]
+    subject = Subject(runs.run(plan, hypervisors=hosts), plan.nodes, cluster=True)
+    found = {one.drift.key: one for one in volumes.bases(subject, Quiet())}
+    assert [what for _, _, what in found] == [f"{base}: marker", f"{base} on b: marker"]
+    for one in found.values():
+        assert one.mend is not None
+        one.mend(Quiet())
+    assert lab.pool.written == second.written == [f"marker of {base}"]
+    lab.cached.clear()
+    for pool in (lab.pool, second):
+        pool.volumes[base].whole = False
+    assert len({one.drift.key for one in volumes.bases(subject, Quiet())}) == 2  # also if they can't be repaired
 
 
 def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None:

@@ -13,7 +13,7 @@ from pools import MemoryPool
 from winlab import settings
 from winlab.design import spec
 from winlab.design.plan import addresses, tags
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import UsageError
 from winlab.operations.snapshot.adopted import NOWHERE, adopt
@@ -62,6 +62,25 @@ def test_paths_of_the_spec_lead_nowhere(given: Snapshot) -> None:
     assert workers.scripts == (NOWHERE / "script.ps1",)
     assert (workers.media, workers.files) == (NOWHERE / "own.iso", NOWHERE / "folder")
     assert got.plan.cluster.source is None
+
+
+def test_it_is_on_the_first_hypervisor_of_this_site(given: Snapshot) -> None:
+    there = {"hypervisor": "hypervisor-2"}
+    pins = ["controllers.hypervisor=hypervisor-2", "workers.hypervisor=hypervisor-2", "linux_workers.apart=true"]
+    plan = with_plan(
+        given.plan,
+        nodes=tuple(node.model_copy(update=there) for node in given.plan.nodes),
+        hosts={"hypervisor-2": MachineFacts(accelerator="tcg", chassis="theirs")},
+        placed={node.name: "it has the most free memory" for node in given.plan.nodes},
+    )
+    got = adopt(changed(given, plan=plan, spec=spec.load("1-1-1", pins)), NEW, FACTS)
+    assert {node.hypervisor for node in got.plan.nodes} == {HYPERVISOR}
+    assert (got.plan.hosts, got.plan.placed) == ({}, {})
+    assert got.plan.hypervisors == {HYPERVISOR: FACTS.machine}
+    groups = (got.spec.controllers, *got.spec.workers, got.spec.linux_workers)
+    assert {(group.hypervisor, group.apart) for group in groups} == {(None, False)}
+    assert got.plan.digest == adopt(given, NEW, FACTS).plan.digest
+    assert Snapshot.model_validate_json(got.model_dump_json(by_alias=True)) == got
 
 
 def changed(given: Snapshot, **update: Any) -> Snapshot:

@@ -12,11 +12,15 @@ from typing import Any
 
 import disks
 import pytest
+import sites
 from mortal import Killed, World
+from pools import MemoryPool
 from saved import ID
 
 from winlab import snapshots
 from winlab.adapters import traces
+from winlab.adapters.vm import domains
+from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan.model import Plan
 from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
@@ -169,6 +173,21 @@ def test_a_machine_that_the_snapshot_does_not_have_goes_with_its_volumes(worlds:
     for number, world in enumerate(killed(worlds, resets, before)):
         assert world.running("lab"), number
         assert world.pool.names("lab.node-2.") == [], number
+
+
+def test_a_machine_on_another_hypervisor_than_the_snapshot_is_removed(worlds: Callable[[], World]) -> None:
+    """The lab was on the second one, and the snapshot was imported."""
+    world, removed = worlds(), list[tuple[object, str]]()
+    saves(world)
+    first = domains.machines
+    other = next(one for one in world.hosts.machines("lab") if one.tag.node == "node-1")
+    world.site.each = Hypervisors((*world.hosts, sites.hypervisor("second", MemoryPool(), name="hypervisor-2")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(domains, "machines", lambda conn, lab: [other] if conn == "second" else first(conn, lab))
+        patch.setattr(domains, "remove", lambda conn, one: removed.append((conn, one.domain)))
+        resets(world)
+    assert removed == [("second", other.domain)]
+    assert world.running("lab")
 
 
 def test_a_lab_whose_reset_was_killed_is_not_replaced_by_a_copy(worlds: Callable[[], World]) -> None:
