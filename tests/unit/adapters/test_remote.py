@@ -48,6 +48,7 @@ def test_the_command_line_ends_options_before_the_host() -> None:
     assert words[-2:] == ["--", "host1"]
     assert words[:1] == ["ssh"]
     assert {"-oBatchMode=yes", "-oConnectTimeout=5", "-T"} <= set(words)
+    assert {"-oStrictHostKeyChecking=yes", "-oForwardAgent=no", "-oForwardX11=no"} <= set(words)
     assert words[words.index("-p") + 1] == "2222"
     assert Remote.of(Remote("2001:db8::1", "ann", 22).url("/x")) == Remote("2001:db8::1", "ann", 22)
 

@@ -9,6 +9,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from winlab.adapters.remote import CAUTIOUS
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
@@ -23,7 +24,7 @@ from winlab.run import CommandError, OverdueError, run
 SITE = re.compile(
     r"\A(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(?::(?P<port>\d{1,5}))?\Z"
 )
-OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
+OPTIONS = (*CAUTIOUS, "-oConnectTimeout=10", "-oServerAliveInterval=5", "-T")
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
 PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
 # sudo removes SSH_CONNECTION

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from winlab import settings
+from winlab.adapters.remote import CAUTIOUS
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Quiet
@@ -62,7 +63,7 @@ def test_ssh_runs_as_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SUDO_USER", "root")
     own = Destination("h1", "2222").command()
     assert own[0] == "ssh"
-    assert {"BatchMode=yes", "ConnectTimeout=10", "2222"} <= set(own)
+    assert {*CAUTIOUS, "-oConnectTimeout=10", "2222"} <= set(own)
     assert own[-2] == "h1"
     monkeypatch.setenv("SUDO_USER", "ann")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
