@@ -294,7 +294,7 @@ def test_the_relay_and_other_hosts_go_first_if_teardown_is_forced(host: FakeHost
     unit = "winlab-relay.service"
     relayed = EVERYTHING.model_copy(update={"units_started": [*UNITS, unit], "units_enabled": [*UNITS, unit]})
     done = host.tear_down(relayed, force=True)
-    assert done[:3] == ["chassis-del c2", f"stop {unit}", f"disable {unit}"]
+    assert done[:3] == [f"stop {unit}", f"disable {unit}", "chassis-del c2"]
 
 
 def test_a_host_that_joined_leaves_while_it_still_has_its_certificate(host: FakeHost) -> None:

@@ -146,7 +146,8 @@ def members(known: HostFacts) -> list[str]:
 
 def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     """Stop being a site's first host, before anything else is undone. Files go with the other files of setup."""
-    for chassis in members(known):
+    gone = members(known)
+    daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
+    for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
         run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
-    daemons.stop("relay", record, progress)
