@@ -16,6 +16,7 @@ from winlab.errors import UsageError, WinlabError
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 # The whole URI: libvirt runs a program that its parameters name.
 URI = re.compile(r"qemu\+ssh://([A-Za-z0-9_.-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/system")
+PREFIX = "winlab-hypervisor-"  # of its key in the external_ids of NB_Global; the name follows
 LARGEST = 4096  # characters of a record
 MOST = 64  # hypervisors
 

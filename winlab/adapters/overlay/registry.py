@@ -9,9 +9,7 @@ from typing import Any
 
 from ovsdbapp.backend.ovs_idl import command
 
-from winlab.adapters.registered import MOST, NAME
-
-PREFIX = "winlab-hypervisor-"
+from winlab.adapters.registered import MOST, NAME, PREFIX
 
 
 def texts(api: Any) -> dict[str, str]:

@@ -5,9 +5,11 @@ ssh and sudo decide who may: anyone who can be root on the first host. The new h
 
 from __future__ import annotations
 
+import json
 import sys
 
 from winlab import files, settings
+from winlab.adapters.registered import PREFIX
 from winlab.design.plan.facts import HostFacts, SiteFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
@@ -146,8 +148,20 @@ def members(known: HostFacts) -> list[str]:
 
 def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     """Stop being a site's first host, before anything else is undone. Files go with the other files of setup."""
+    if record.changes.connection:  # without it no one could record other hypervisors
+        forget_hypervisors(progress)
     gone = members(known)
     daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
     for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
         run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
+
+
+def forget_hypervisors(progress: Progress) -> None:
+    """Remove the list of the site's other hypervisors: a site that is set up here again must not find it."""
+    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
+    keys = sorted(key for key in dict(row["external_ids"][1]) if key.startswith(PREFIX))
+    if keys:
+        progress.say("removing the list of other hypervisors")
+        # quoted: members of the group choose the names
+        fabric.nbctl("remove", "NB_Global", ".", "external_ids", *map(json.dumps, keys), check=False)
