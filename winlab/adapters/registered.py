@@ -40,6 +40,14 @@ class Registered(BaseModel):
     def _names_a_host(cls, value: str) -> str:
         return check_uri(value)
 
+    @field_validator("facts", mode="before")
+    @classmethod
+    def _are_known(cls, value: Any) -> Any:
+        """Leave out the facts that only a later winlab knows."""
+        return (
+            {key: value[key] for key in value if key in MachineFacts.model_fields} if isinstance(value, dict) else value
+        )
+
     @property
     def remote(self) -> Remote:
         """The host, for ssh."""

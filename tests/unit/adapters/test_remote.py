@@ -140,6 +140,7 @@ def test_a_record_is_read_as_it_was_written_and_may_have_more() -> None:
     text = one.model_dump_json()
     assert Registered.parse("b", text) == one
     assert Registered.parse("b", text[:-1] + ', "later": 1}') == one
+    assert Registered.parse("b", text.replace('"facts":{', '"facts":{"later":1,')) == one
     assert one.remote == Remote("host2", "ann")
 
 
