@@ -44,9 +44,9 @@ class Registered(BaseModel):
     @classmethod
     def _are_known(cls, value: Any) -> Any:
         """Leave out the facts that only a later winlab knows."""
-        return (
-            {key: value[key] for key in value if key in MachineFacts.model_fields} if isinstance(value, dict) else value
-        )
+        if isinstance(value, dict):
+            return {key: value[key] for key in value if key in MachineFacts.model_fields}
+        return value
 
     @property
     def remote(self) -> Remote:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shlex
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
-from winlab.run import CommandError, OverdueError, run
+from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
 # ssh also takes options and host names of its configuration here; an option would let it run anything
 SITE = re.compile(
@@ -28,10 +29,11 @@ OPTIONS = (*CAUTIOUS, "-oConnectTimeout=10", "-oServerAliveInterval=5", "-T")
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
 PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
 # sudo removes SSH_CONNECTION
-REMOTE = (
+SCRIPT = (
     f'if [ $(id -u) = 0 ]; then exec {admission.PROGRAM} "$SSH_CONNECTION"; '
     f'else exec sudo -n {admission.PROGRAM} "$SSH_CONNECTION"; fi'
 )
+REMOTE = f"sh -c {shlex.quote(SCRIPT)}"  # the user's shell there may be another one
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
     )
     progress.say(f"asking {destination.target} to admit this host")
-    answer = messages.read(Answer, _ask(destination, request), destination.target)
+    answer = messages.read(Answer, ask(destination, request), destination.target)
     if wrong := certificates.fault(answer.certificate, key, answer.authority, known.chassis):
         raise HostError(f"The certificate from {destination.target} {wrong}.", cure="Run the same command again.")
     for path, content in (
@@ -132,13 +134,18 @@ def _resolve(destination: Destination) -> str:
         ) from error
 
 
-def _ask(destination: Destination, request: Request) -> str:
+def ask(destination: Destination, request: Request) -> str:
+    """Have the first host admit this one; returns its answer.
+
+    :raises HostError: it can't be reached, refuses, or prints more than an answer.
+    """
     cure = (
         f"Check that 'ssh {destination.target} true' works without a password, and that this user may run 'sudo -n' "
         "there or is root. The first host must be set up by this version of winlab: 'sudo winlab host setup'."
     )
     try:
-        said = run(destination.command(), stdin=request.model_dump_json(), timeout=LIMIT, cure=cure)
+        words, text = destination.command(), request.model_dump_json()
+        said = watched(words, stdin=text, timeout=LIMIT, most=messages.LARGEST)
     except CommandError as error:
         raise HostError(
             f"{destination.target} did not admit this host.",
@@ -148,6 +155,12 @@ def _ask(destination: Destination, request: Request) -> str:
         ) from error
     except OverdueError as error:
         raise HostError(f"{destination.target} did not answer in time.", why=str(error), cure=cure) from error
+    except FloodError as error:
+        raise HostError(
+            f"{destination.target} printed more than an answer.",
+            why=f"An answer has at most {messages.LARGEST} bytes.",
+            cure=f"Check that 'ssh {destination.target} true' prints nothing.",
+        ) from error
     return said.stdout
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from winlab.host import fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.check import Status
-from winlab.host.site import certificates, checks, join, tunnels
+from winlab.host.site import certificates, checks, join, messages, tunnels
 from winlab.host.site.join import Destination
+from winlab.host.site.messages import Request
 from winlab.run import Result
 
 LINKS = [
@@ -79,6 +81,32 @@ def test_a_host_that_was_set_up_on_its_own_can_not_join() -> None:
     with pytest.raises(ConflictError, match="set up on its own") as caught:
         join.check(HostFacts(recorded=True))
     assert "teardown" in caught.value.cure
+
+
+@pytest.fixture
+def ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], str]:
+    """Asks a first host that runs a script."""
+    path = tmp_path / "bin/ssh"
+    path.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+
+    def ask(script: str) -> str:
+        path.write_text(f"#!/bin/sh\ncat >/dev/null\n{script}\n")
+        path.chmod(0o755)
+        key = certificates.make_key()
+        request = certificates.make_request("c2", key)
+        asked = Request(chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442)
+        return join.ask(Destination("ann@h1", ""), asked)
+
+    return ask
+
+
+def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callable[[str], str]) -> None:
+    with pytest.raises(HostError, match="ann@h1 printed more than an answer") as caught:
+        ssh("exec cat /dev/zero")
+    assert str(messages.LARGEST) in caught.value.why
+    assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
 
 
 def test_a_certificate_of_others_in_open_vswitch_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
