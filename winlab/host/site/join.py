@@ -161,7 +161,8 @@ def ask(destination: Destination, request: Request) -> str:
             why=f"An answer has at most {messages.LARGEST} bytes.",
             cure=f"Check that 'ssh {destination.target} true' prints nothing.",
         ) from error
-    return said.stdout
+    lines = [line for line in said.stdout.split("\n") if line.strip()]
+    return lines[-1] if lines else ""  # the user's shell there may have printed lines before
 
 
 def ensure_controller(known: HostFacts, record: Record, progress: Progress) -> None:

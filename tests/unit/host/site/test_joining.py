@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,15 @@ def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callabl
         ssh("exec cat /dev/zero")
     assert str(messages.LARGEST) in caught.value.why
     assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
+
+
+def test_what_the_first_host_s_shell_prints_is_no_part_of_the_answer(ssh: Callable[[str], str]) -> None:
+    assert ssh("""echo Welcome; echo '{"version": 1}'; echo""") == '{"version": 1}'
+    assert ssh("exit 0") == ""
+
+
+def test_the_command_on_the_first_host_needs_no_shell_of_bourne_s() -> None:
+    assert shlex.split(join.REMOTE) == ["sh", "-c", join.SCRIPT]
 
 
 def test_a_certificate_of_others_in_open_vswitch_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
