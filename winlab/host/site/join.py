@@ -58,6 +58,10 @@ class Destination:
         user = f"{found['user']}@" if found["user"] else ""
         return cls(f"{user}{found['host']}", found["port"] or "")
 
+    def __str__(self) -> str:
+        """As ``--join`` takes it."""
+        return f"{self.target}:{self.port}" if self.port else self.target
+
     def command(self) -> list[str]:
         """The ssh command, as the user who called sudo: it has that user's keys, agent and known hosts."""
         port = ["-p", self.port] if self.port else []
@@ -143,6 +147,9 @@ def ask(destination: Destination, request: Request) -> str:
         f"Check that 'ssh {destination.target} true' works without a password, and that this user may run 'sudo -n' "
         "there or is root. The first host must be set up by this version of winlab: 'sudo winlab host setup'."
     )
+    if os.environ.get("SUDO_USER") and not os.environ.get("SSH_AUTH_SOCK"):  # sudo removes it
+        again = f"'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join {destination}'"
+        cure += f" If your key is in an agent, run {again}: sudo hides the agent."
     try:
         words, text = destination.command(), request.model_dump_json()
         said = watched(words, stdin=text, timeout=LIMIT, most=messages.LARGEST)

@@ -53,7 +53,7 @@ def links(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_first_host_is_an_address_of_ssh(text: str, target: str, port: str) -> None:
-    assert Destination.parse(text) == Destination(target, port)
+    assert Destination.parse(text) == Destination.parse(str(Destination.parse(text))) == Destination(target, port)
 
 
 @pytest.mark.parametrize("text", ["-oProxyCommand=id", "ann@-x", "h1 id", "h1;id", "qemu+ssh://h1/system", "h1:", "\n"])
@@ -108,6 +108,23 @@ def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callabl
         ssh("exec cat /dev/zero")
     assert str(messages.LARGEST) in caught.value.why
     assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
+
+
+def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
+    ssh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cure() -> str:
+        with pytest.raises(HostError, match="did not admit") as caught:
+            ssh("echo Permission denied >&2; exit 255")
+        assert caught.value.why == "Permission denied"
+        return caught.value.cure
+
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    assert "agent" not in cure()
+    monkeypatch.setenv("SUDO_USER", "root")  # ssh runs as it is
+    assert "'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join ann@h1'" in cure()
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    assert "agent" not in cure()
 
 
 def test_what_the_first_host_s_shell_prints_is_no_part_of_the_answer(ssh: Callable[[str], str]) -> None:
