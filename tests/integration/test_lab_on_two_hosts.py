@@ -39,7 +39,7 @@ def lab() -> Iterator[Lab]:
     Winlab().ok("image", "build", "debian-13")  # hosts see this machine's cache, and have no internet
     with Hosts("h1", "h2") as made:
         first, second = made.all
-        first.winlab("host", "setup")
+        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
         first.add_tunnel_bridge()
         first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
         second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch

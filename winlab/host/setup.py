@@ -39,7 +39,7 @@ class Wanted:
 
     :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
     :param install: install missing packages first.
-    :param trust_python: have systemd run setup at boot though others than root can change this winlab.
+    :param trust_python: let root run this winlab at boot, and when others join, though others than root can change it.
     :param join: the ssh address of the first host of a site that this host joins; empty: none, or the recorded one.
     :param tunnel_address: this host's address for tunnels to other hosts; empty: the recorded one, or by the route.
     """
@@ -144,7 +144,7 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_socket(record, progress)
     fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
-    admission.ensure_program(record)
+    admission.ensure_program(record, progress, trust=wanted.trust_python)
     if wanted.tunnel_address:
         mtu = tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
         if known.tunnel_mtu:

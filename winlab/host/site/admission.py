@@ -13,7 +13,7 @@ from winlab.adapters.registered import PREFIX
 from winlab.design.plan.facts import HostFacts, SiteFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, fabric, facts
+from winlab.host import boot, daemons, fabric, facts
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
 from winlab.host.site import certificates, messages, relay, tunnels
@@ -24,20 +24,36 @@ PROGRAM = settings.HOST_FILE.with_name("admit")
 ENCAPS = ("--format=json", "--columns=chassis_name,ip", "list", "Encap")
 
 
-def program_text(python: str) -> str:
-    """The program that a host which joins runs on this one; isolated, as the unit that runs setup at boot."""
+def program_text(python: str, *, trust: bool = False) -> str:
+    """The program that a host which joins runs on this one; isolated, as the unit that runs setup at boot.
+
+    :param trust: a user trusts the others who can change what it runs.
+    """
     quoted = "'" + python.replace("'", "'\\''") + "'"
+    trusted = f"# Others than root can change what it runs: a user accepted that with {boot.FLAG}.\n" if trust else ""
     return f"""\
 #!/bin/sh
 # Written by 'winlab host setup': 'winlab host setup --join' runs it on this host, from the host that joins.
-exec {quoted} -I -m winlab host admit "$@"
+{trusted}exec {quoted} -I -m winlab host admit "$@"
 """
 
 
-def ensure_program(record: Record) -> None:
-    """Write the program."""
+def ensure_program(record: Record, progress: Progress, *, trust: bool) -> None:
+    """Write the program, if root alone can change what it runs, or the user trusts the others.
+
+    :param trust: write it whatever it runs. It then says so, for later setups.
+    """
+    doubtful = bool(boot.doubts(boot.places()))
+    text = program_text(sys.executable, trust=doubtful)
+    if doubtful and not trust and boot.text_of(PROGRAM) != text:  # otherwise a user trusted this same Python before
+        progress.say(
+            "other hosts can't join this one: others than root can change this winlab; "
+            f"'sudo winlab host setup {boot.FLAG}' accepts that"
+        )
+        PROGRAM.unlink(missing_ok=True)
+        return
     record.add("files", str(PROGRAM))
-    files.replace_text(PROGRAM, program_text(sys.executable), 0o700)
+    files.replace_text(PROGRAM, text, 0o700)
 
 
 def admit(text: str, connection: str, progress: Progress) -> Answer:

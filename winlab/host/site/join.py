@@ -145,7 +145,8 @@ def ask(destination: Destination, request: Request) -> str:
     """
     cure = (
         f"Check that 'ssh {destination.target} true' works without a password, and that this user may run 'sudo -n' "
-        "there or is root. The first host must be set up by this version of winlab: 'sudo winlab host setup'."
+        "there or is root. Run 'sudo winlab host setup' on the first host, with this version of winlab: it says if "
+        "other hosts can't join, and why."
     )
     if os.environ.get("SUDO_USER") and not os.environ.get("SSH_AUTH_SOCK"):  # sudo removes it
         again = f"'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join {destination}'"
