@@ -12,7 +12,7 @@ from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, firewall, kvmprobe, memory_hook, packages, storage, subnet, units
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, relay, tunnels
+from winlab.host.site import admission, own_facts, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -65,7 +65,8 @@ def setup(progress: Progress, wanted: Wanted = Wanted()) -> HostFacts:
 
 
 def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
-    known = _known(progress)
+    record = Record()
+    known = own_facts.read(record, progress)
     if wanted.tunnel_address:
         tunnels.parse(wanted.tunnel_address)
     member = bool(wanted.join or known.joined)
@@ -84,7 +85,6 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
     if not member:
         recorded = known.external_cidr if known.recorded else None
         cidr = subnet.choose(wanted.external_cidr, recorded, subnet.used_here(settings.BRIDGE))
-    record = Record()
     for folder in [path for path in (record.path.parent, settings.HOST_FILE.parent) if not path.exists()]:
         record.add("folders", str(folder))
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -145,10 +145,11 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
     admission.ensure_program(record, progress, trust=wanted.trust_python)
-    if wanted.tunnel_address:
-        mtu = tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
-        if known.tunnel_mtu:
-            known = known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu)})
+    recovered = known.southbound and not known.tunnel_mtu
+    if address := wanted.tunnel_address or (tunnels.recorded() if recovered else ""):
+        mtu = tunnels.ensure(address, known.datapath, record, progress)
+        if known.southbound:
+            known = known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu or mtu)})
     if known.southbound:
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
     return known
@@ -167,15 +168,6 @@ def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: P
     joining.wait_until_connected(known, progress, needed=bool(wanted.join))
     joining.warn_of_end(known, progress)
     return known
-
-
-def _known(progress: Progress) -> HostFacts:
-    """The facts of an earlier setup. An unusable file is ignored: setup writes it again."""
-    try:
-        return facts.read_facts()
-    except UsageError as error:
-        progress.say(str(error))
-        return HostFacts()
 
 
 def _write(path: Path, text: str, record: Record) -> None:

@@ -16,8 +16,9 @@ from winlab import settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError
 from winlab.host import changes, daemons, fabric, facts, firewall, labs, storage, teardown
+from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
-from winlab.host.site import admission, join
+from winlab.host.site import admission, join, relay
 from winlab.run import Result
 
 UNITS = ["libvirtd.socket", "openvswitch-switch.service", "ovn-central.service", "ovn-host.service"]
@@ -61,6 +62,8 @@ class FakeHost:
         for module in (daemons, teardown):
             monkeypatch.setattr(module, "run", self.systemctl)
         monkeypatch.setattr(facts, "read_facts", lambda: self.facts)
+        monkeypatch.setattr(program, "DATABASE", path.with_name("relay.db"))
+        monkeypatch.setattr(relay, "AUTHORITY_KEY", path.with_name("authority-key.pem"))
         monkeypatch.setattr(admission, "members", lambda known: self.members if known.southbound else [])
         monkeypatch.setattr(admission, "run", self.southbound)
         monkeypatch.setattr(join, "undo", lambda _record, known, _progress: done(f"leave {known.joined}"))
@@ -311,6 +314,15 @@ def test_the_list_of_hypervisors_goes_and_what_others_have_beside_it_stays(host:
     done = host.tear_down(EVERYTHING)
     assert done[0] == r'remove NB_Global . external_ids "winlab-hypervisor-\"=" "winlab-hypervisor-b"'
     assert done.index("rows") > 0  # which closes the socket of the group
+
+
+def test_a_member_that_does_not_know_its_site_is_torn_down_by_force_alone(host: FakeHost) -> None:
+    joined = EVERYTHING.model_copy(update={"ssl": True, "switch": False, "connection": False})
+    with pytest.raises(HostError, match="which site this host has joined") as caught:
+        host.tear_down(joined)
+    assert "--force" in caught.value.cure
+    assert host.done == []
+    assert "leave " in host.tear_down(joined, force=True)
 
 
 def test_a_host_that_joined_leaves_while_it_still_has_its_certificate(host: FakeHost) -> None:

@@ -16,7 +16,7 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, relay, tunnels
+from winlab.host.site import certificates, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import run
 
@@ -71,7 +71,7 @@ def admit(text: str, connection: str, progress: Progress) -> Answer:
 
 
 def _admit(request: Request, connection: str, record: Record, progress: Progress) -> Answer:
-    known = facts.read_facts()
+    known = own_facts.recover(facts.read_facts())
     if not known.recorded or known.joined:
         raise HostError(
             "This host can't admit others.",
@@ -159,7 +159,9 @@ def parse_connection(text: str) -> str:
 def members(known: HostFacts) -> list[str]:
     """The chassis of the other hosts in this host's site, if it is the first; empty if OVN's databases do not run."""
     is_first = known.southbound and not known.joined
-    return others(known.chassis) if is_first and daemons.northd_up() else []
+    if not is_first or not daemons.northd_up():
+        return []
+    return others(known.chassis or fabric.ovs_ids().get("system-id", ""))  # without a file of facts it is not known
 
 
 def undo(record: Record, known: HostFacts, progress: Progress) -> None:

@@ -240,6 +240,9 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
         # a busy host may need more than one attempt
         if not daemons.wait_until(lambda: run(words, check=False, timeout=30).returncode == 0, 15):
             progress.say(f"the first host can't be reached: run 'sudo ovn-sbctl chassis-del {known.chassis}' on it")
+    else:
+        chassis = fabric.ovs_ids().get("system-id", "")
+        progress.say(f"the first host is not known: run 'sudo ovn-sbctl chassis-del {chassis}' on it")
     fabric.vsctl("del-ssl", check=False)
     record.changes.ssl = False
     record.save()

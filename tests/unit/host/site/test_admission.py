@@ -16,8 +16,9 @@ from winlab.events import Quiet
 from winlab.host import boot, changes, facts
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, relay, tunnels
+from winlab.host.site import admission, certificates, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
+from winlab.run import Result
 
 KEY = certificates.make_key()
 ASKED = Request(
@@ -37,6 +38,7 @@ class First:
         folder = tmp_path / "tls"
         monkeypatch.setattr(program, "FOLDER", folder)
         monkeypatch.setattr(program, "AUTHORITY", folder / "ca.pem")
+        monkeypatch.setattr(program, "DATABASE", tmp_path / "relay.db")
         monkeypatch.setattr(relay, "AUTHORITY_KEY", folder / "authority-key.pem")
         monkeypatch.setattr(changes, "LOCK", tmp_path / "lock")
         monkeypatch.setattr(admission, "Record", lambda: Record(tmp_path / "changes.yaml"))
@@ -82,6 +84,16 @@ def test_later_hosts_find_the_same_site(first: First) -> None:
         assert (other.facts.tunnel_mtu, other.tunnel_address) == (1442, one.tunnel_address)
     assert {path.stat().st_mode & 0o777 for path in program.FOLDER.iterdir()} == {0o600}
     assert program.FOLDER.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_first_host_whose_facts_lost_its_site_still_has_the_same_address(
+    first: First, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.DATABASE.touch()
+    said = '[{"rows": [{"target": "pssl:6642:192.0.2.1"}]}]'
+    monkeypatch.setattr(own_facts, "run", lambda args, **_: Result(tuple(args), 0, said, "", 0.0))
+    assert first.admit().southbound == "ssl:192.0.2.1:6642"
+    assert first.relays == ["192.0.2.1"]
 
 
 @pytest.mark.parametrize(
