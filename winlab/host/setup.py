@@ -145,14 +145,20 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
     admission.ensure_program(record, progress, trust=wanted.trust_python)
-    recovered = known.southbound and not known.tunnel_mtu
-    if address := wanted.tunnel_address or (tunnels.recorded() if recovered else ""):
-        mtu = tunnels.ensure(address, known.datapath, record, progress)
-        if known.southbound:
-            known = known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu or mtu)})
+    known = _with_tunnels(known, wanted.tunnel_address, record, progress)
     if known.southbound:
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
     return known
+
+
+def _with_tunnels(known: HostFacts, wanted: str, record: Record, progress: Progress) -> HostFacts:
+    """The first host's tunnels: at an address that the user wants, and their MTU, if the facts lost it."""
+    lost = known.southbound and not known.tunnel_mtu
+    address = wanted or (tunnels.recorded() if lost else "")
+    if not address:
+        return known
+    mtu = tunnels.ensure(address, known.datapath, record, progress)
+    return known.model_copy(update={"tunnel_mtu": min(mtu, known.tunnel_mtu or mtu)}) if known.southbound else known
 
 
 def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
