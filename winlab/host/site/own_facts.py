@@ -53,8 +53,8 @@ def _lost(why: str, *causes: WinlabError, joined: bool) -> HostError:
     else:
         what = "It is not known where other hosts of its site reach this one."
         cure = (
-            "Or remove it, and run 'sudo winlab host setup --external-cidr CIDR' with the subnet that another host of the "
-            "site has in its file: setup finds the rest."
+            "Or remove it, and run 'sudo winlab host setup --external-cidr CIDR' with the subnet that another host of "
+            "the site has in its file: setup finds the rest."
         )
     return HostError(what, why=why, cure=f"{_RESTORE} {cure}", causes=[*causes])
 
