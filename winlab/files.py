@@ -204,15 +204,16 @@ def make_parents(path: Path) -> None:
         one.mkdir(mode=0o700, exist_ok=True)
 
 
-def replace_text(path: Path, text: str, mode: int = 0o644) -> bool:
+def replace_text(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> bool:
     """Give a file this text and mode, and make its folder; returns whether anything changed.
 
+    :param durable: as for :func:`write_atomic`.
     :raises OSError: it can't be read or written.
     """
     if path.exists() and path.read_bytes() == text.encode() and path.stat().st_mode & 0o777 == mode:
         return False
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    write_atomic(path, text, mode=mode)
+    write_atomic(path, text, mode=mode, durable=durable)
     return True
 
 

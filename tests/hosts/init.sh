@@ -36,10 +36,14 @@ NODES
 ln -s pts/ptmx dev/ptmx; ln -s /proc/self/fd dev/fd
 for item in "0 stdin" "1 stdout" "2 stderr"; do ln -s "/proc/self/fd/${item% *}" "dev/${item#* }"; done
 if [ ! -e "$disk/made" ]; then # the first boot: without what the machine that runs the tests has
-  rm -rf etc/openvswitch/* etc/ovn/* etc/winlab etc/libvirt/hooks etc/libvirt/qemu/* etc/libvirt/storage \
-    etc/ssh/ssh_host_* etc/ssh/sshd_config.d root/.ssh \
-    var/lib/openvswitch/* var/lib/ovn/* var/log/openvswitch/* var/log/ovn/* var/lib/winlab \
-    var/lib/libvirt/qemu/* var/lib/libvirt/images/* var/cache/libvirt/* var/log/libvirt/qemu/*
+  # a folder that is made again hides the machine's for good, also what the machine's tests put there later
+  for folder in etc/openvswitch etc/ovn etc/libvirt/qemu etc/ssh/sshd_config.d var/lib/openvswitch var/lib/ovn \
+    var/log/openvswitch var/log/ovn var/lib/libvirt/qemu var/lib/libvirt/images var/cache/libvirt var/log/libvirt/qemu; do
+    [ -d "$folder" ] || continue
+    was=$(stat -c '%u:%g %a' "$folder")
+    rm -rf "$folder"; mkdir "$folder"; chown "${was% *}" "$folder"; chmod "${was#* }" "$folder"
+  done
+  rm -rf etc/winlab etc/libvirt/hooks etc/libvirt/storage etc/ssh/ssh_host_* root/.ssh var/lib/winlab
   tr -d - <proc/sys/kernel/random/uuid >etc/machine-id
   echo "$name" >etc/hostname
   cp "$base/hosts" etc/hosts

@@ -20,7 +20,7 @@ def site() -> Iterator[tuple[Host, Host, Host]]:
     install()
     with Hosts("h1", "h2", "laptop") as made:
         first, second, laptop = made.all
-        first.winlab("host", "setup")
+        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
         first.add_tunnel_bridge()
         first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
         second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch

@@ -20,6 +20,9 @@ from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import make as making
 from winlab.design.render.topology import Topology, topology
 from winlab.errors import ConflictError, HostError
+from winlab.events import Quiet
+from winlab.host import fabric
+from winlab.host.site import admission
 
 
 @pytest.fixture
@@ -449,6 +452,20 @@ def test_hypervisors_are_recorded_beside_what_others_have_there(database: Databa
     assert database.nbctl("get", "NB_Global", ".", "external_ids:other") == "kept"
     with ovn.connect(database.remote) as other:
         assert list(other.hypervisors()) == ["b"]
+
+
+def test_teardown_removes_the_list_of_hypervisors_alone(
+    database: Database, northbound: Northbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fabric, "NB", database.remote)
+    admission.forget_hypervisors(Quiet())  # there is none
+    northbound.put_hypervisor("b", "{}")
+    odd = ("NB_Global", ".", "external_ids", r'"winlab-hypervisor-a \"b\"=c"=x', "other=kept")
+    database.nbctl("add", *odd)
+    admission.forget_hypervisors(Quiet())
+    (ids,) = database.tags("NB_Global")
+    assert "other" in ids
+    assert not [key for key in ids if "hypervisor" in key]
 
 
 def test_two_users_record_hypervisors_at_the_same_time(database: Database) -> None:

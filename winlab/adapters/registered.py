@@ -16,6 +16,7 @@ from winlab.errors import UsageError, WinlabError
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 # The whole URI: libvirt runs a program that its parameters name.
 URI = re.compile(r"qemu\+ssh://([A-Za-z0-9_.-]+@)?([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?/system")
+PREFIX = "winlab-hypervisor-"  # of its key in the external_ids of NB_Global; the name follows
 LARGEST = 4096  # characters of a record
 MOST = 64  # hypervisors
 
@@ -38,6 +39,14 @@ class Registered(BaseModel):
     @classmethod
     def _names_a_host(cls, value: str) -> str:
         return check_uri(value)
+
+    @field_validator("facts", mode="before")
+    @classmethod
+    def _are_known(cls, value: Any) -> Any:
+        """Leave out the facts that only a later winlab knows."""
+        if isinstance(value, dict):
+            return {key: value[key] for key in value if key in MachineFacts.model_fields}
+        return value
 
     @property
     def remote(self) -> Remote:

@@ -1,6 +1,7 @@
 """Another host, by ssh: its address, commands there, and its sockets as sockets here.
 
-ssh uses the user's own keys, agent, ``known_hosts`` and configuration, and never asks a question.
+ssh uses the user's own keys, agent, ``known_hosts`` and configuration. It never asks a question, accepts no new host
+key, and forwards neither agent nor X server.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ MOST = 1 << 20  # bytes that it may print
 FORWARDED = 10.0  # seconds until a socket must be forwarded
 LOOPBACK = "127.0.0.1"
 POLL = 0.05  # seconds between two looks for it
-# A host without power is noticed after 5 s when ssh connects, and after 4 s later: libvirt's URIs have no such limits.
-OPTIONS = (
-    "-oBatchMode=yes", "-oConnectTimeout=5", "-oServerAliveInterval=2", "-oServerAliveCountMax=2",
+# They win over the user's configuration: no question, no new host key, nothing of the user's for the other host.
+CAUTIOUS = (
+    "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-oForwardAgent=no", "-oForwardX11=no",
+    "-oPermitLocalCommand=no",
 )  # fmt: skip
+# A host without power is noticed after 5 s when ssh connects, and after 4 s later: libvirt's URIs have no such limits.
+OPTIONS = (*CAUTIOUS, "-oConnectTimeout=5", "-oServerAliveInterval=2", "-oServerAliveCountMax=2")
 FAILED = 255  # ssh's own exit code: it did not connect
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")  # a name, or an address
 USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")

@@ -77,7 +77,7 @@ def setup(
         bool,
         typer.Option(
             "--trust-python",
-            help="Have root run this winlab at each boot, although users other than root can change it.",
+            help="Have root run this winlab at each boot, and when a host joins, although other users can change it.",
         ),
     ] = False,
     join: Annotated[

@@ -1,4 +1,4 @@
-"""Whether root may run this winlab at boot, unattended: not if another user can change what it runs."""
+"""Whether root may run this winlab without being asked, at boot or for another host: not if others can change it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ensure(record: Record, progress: Progress, *, trust: bool) -> None:
     """
     doubtful = bool(doubts(places()))
     text = units.unit_text(sys.executable, trust=doubtful)
-    if doubtful and not trust and _text(units.UNIT) != text:  # otherwise a user trusted this same Python before
+    if doubtful and not trust and text_of(units.UNIT) != text:  # otherwise a user trusted this same Python before
         progress.say("setup is not run at boot: others than root can change this winlab")
         if units.UNIT.exists():  # of an earlier version, or of another Python
             run(["systemctl", "disable", "--quiet", units.UNIT.name], check=False, timeout=60)
@@ -79,7 +79,8 @@ def warning() -> str:
     more = f" and {len(found) - NAMED} more places" if len(found) > NAMED else ""
     return (
         "Nothing sets this host up again after a reboot: root would run this winlab at boot, and others than root can "
-        f"change it ({'; '.join(found[:NAMED])}{more}). After a reboot run 'sudo winlab host setup'. Or install winlab "
+        f"change it ({'; '.join(found[:NAMED])}{more}). Nor can other hosts join this one. "
+        "After a reboot run 'sudo winlab host setup'. Or install winlab "
         f"where root alone can write, such as in /opt, or accept the risk with 'sudo winlab host setup {FLAG}'."
     )
 
@@ -92,7 +93,8 @@ def _ways(path: Path) -> Iterator[tuple[Path, bool]]:
             yield folder, True
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """A file's text; empty if it can't be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

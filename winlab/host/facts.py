@@ -79,14 +79,14 @@ def _line(text: str, place: tuple[int | str, ...]) -> int:
 
 
 def write_facts(facts: HostFacts, path: Path = HOST_FILE) -> None:
-    """Write the facts, readable by everyone, completely or not at all.
+    """Write the facts to the disk, readable by everyone, completely or not at all.
 
     :raises HostError: they can't be written.
     """
     words = facts.model_dump(exclude={"recorded"})
     text = "# Written by 'winlab host setup'. Read by every winlab command.\n" + yaml.safe_dump(words, sort_keys=False)
     try:
-        files.replace_text(path, text)
+        files.replace_text(path, text, durable=True)
     except OSError as error:
         raise HostError(
             f"The host's facts '{path}' can't be written.",

@@ -25,7 +25,7 @@ from winlab.host import (
     units,
 )
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, relay, tunnels
+from winlab.host.site import admission, own_facts, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -52,7 +52,7 @@ class Wanted:
 
     :param external_cidr: the subnet of the external bridge; None: the recorded one, or the first free one.
     :param install: install missing packages first.
-    :param trust_python: have systemd run setup at boot though others than root can change this winlab.
+    :param trust_python: let root run this winlab at boot, and when others join, though others than root can change it.
     :param join: the ssh address of the first host of a site that this host joins; empty: none, or the recorded one.
     :param tunnel_address: this host's address for tunnels to other hosts; empty: the recorded one, or by the route.
     """
@@ -78,7 +78,8 @@ def setup(progress: Progress, wanted: Wanted = Wanted()) -> HostFacts:
 
 
 def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
-    known = _known(progress)
+    record = Record()
+    known = own_facts.read(record, progress)
     if wanted.tunnel_address:
         tunnels.parse(wanted.tunnel_address)
     member = bool(wanted.join or known.joined)
@@ -97,7 +98,6 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
     if not member:
         recorded = known.external_cidr if known.recorded else None
         cidr = subnet.choose(wanted.external_cidr, recorded, subnet.used_here(settings.BRIDGE))
-    record = Record()
     for folder in [path for path in (record.path.parent, settings.HOST_FILE.parent) if not path.exists()]:
         record.add("folders", str(folder))
         folder.mkdir(parents=True, exist_ok=True, mode=0o755)
@@ -157,7 +157,7 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
     fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
-    admission.ensure_program(record)
+    admission.ensure_program(record, progress, trust=wanted.trust_python)
     if wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
     if known.southbound:
@@ -181,15 +181,6 @@ def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: P
     joining.wait_until_connected(known, progress, needed=bool(wanted.join))
     joining.warn_of_end(known, progress)
     return known
-
-
-def _known(progress: Progress) -> HostFacts:
-    """The facts of an earlier setup. An unusable file is ignored: setup writes it again."""
-    try:
-        return facts.read_facts()
-    except UsageError as error:
-        progress.say(str(error))
-        return HostFacts()
 
 
 def _write(path: Path, text: str, record: Record) -> None:

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 from winlab import settings
-from winlab.design.plan.facts import HostFacts
-from winlab.errors import AccessError, ConflictError, HostError, UsageError, WinlabError
-from winlab.events import Progress
-from winlab.host import daemons, fabric, facts, firewall, labs, storage, units
+from winlab.errors import AccessError, ConflictError, HostError, WinlabError
+from winlab.events import Progress, Quiet
+from winlab.host import daemons, fabric, firewall, labs, storage, units
 from winlab.host.changes import Changes, Record, alone
-from winlab.host.site import admission, join
+from winlab.host.site import admission, join, own_facts
 from winlab.run import run
 
 
@@ -21,7 +20,8 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
     :param force: also remove remaining labs: their virtual machines, disks and networks.
     :raises AccessError: not run by root.
     :raises ConflictError: there are labs, and *force* is not given.
-    :raises HostError: a required service can't be started. Nothing was undone then.
+    :raises HostError: a required service can't be started, or it is not known which site this host is part of, and
+        *force* is not given. Nothing was undone then.
     """
     if os.geteuid() != 0:
         raise AccessError("'winlab host teardown' must be run by root.", cure="Run 'sudo winlab host teardown'.")
@@ -32,8 +32,8 @@ def teardown(progress: Progress, *, force: bool = False) -> None:
 def _teardown(progress: Progress, *, force: bool) -> None:
     record = Record()
     before = record.changes.model_copy(deep=True)
+    known = own_facts.read(record, Quiet(), force=force)
     again = _start(record, progress) if record.path.exists() else []
-    known = _known()
     remaining, members = labs.find(), admission.members(known)
     if (remaining or members) and not force:
         if again:
@@ -80,14 +80,6 @@ def _members_conflict(members: list[str]) -> ConflictError:
         why="OVN's databases on this host control their network.",
         cure="Run 'sudo winlab host teardown' on them first, or use --force here.",
     )
-
-
-def _known() -> HostFacts:
-    """What setup recorded; the defaults if it can't be read."""
-    try:
-        return facts.read_facts()
-    except UsageError:
-        return HostFacts()
 
 
 def needed(changes: Changes) -> list[str]:

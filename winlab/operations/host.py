@@ -57,7 +57,7 @@ def setup(
 
     :param external_cidr: the network through which the host reaches labs; by default as before, or winlab's own.
     :param install: install missing packages of the distribution.
-    :param trust_python: have systemd run setup at boot even if users other than root can change this winlab.
+    :param trust_python: let root run this winlab at boot, and when others join, even if other users can change it.
     :param join: the ssh address of the first host of a site, which this host then joins as a further hypervisor.
     :param tunnel_address: this host's address for tunnels to the site's other hosts.
     :raises AccessError: this is not root.

@@ -48,6 +48,7 @@ def test_the_command_line_ends_options_before_the_host() -> None:
     assert words[-2:] == ["--", "host1"]
     assert words[:1] == ["ssh"]
     assert {"-oBatchMode=yes", "-oConnectTimeout=5", "-T"} <= set(words)
+    assert {"-oStrictHostKeyChecking=yes", "-oForwardAgent=no", "-oForwardX11=no"} <= set(words)
     assert words[words.index("-p") + 1] == "2222"
     assert Remote.of(Remote("2001:db8::1", "ann", 22).url("/x")) == Remote("2001:db8::1", "ann", 22)
 
@@ -139,6 +140,7 @@ def test_a_record_is_read_as_it_was_written_and_may_have_more() -> None:
     text = one.model_dump_json()
     assert Registered.parse("b", text) == one
     assert Registered.parse("b", text[:-1] + ', "later": 1}') == one
+    assert Registered.parse("b", text.replace('"facts":{', '"facts":{"later":1,')) == one
     assert one.remote == Remote("host2", "ann")
 
 

@@ -122,6 +122,7 @@ def test_without_trust_the_unit_is_not_written_and_the_user_is_warned(machine: l
     assert machine == []
     for words in (
         "'/home/ann' belongs to ann",
+        "Nor can other hosts join",
         "After a reboot run 'sudo winlab host setup'",
         "--trust-python",
         "/opt",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from winlab import settings
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError
 from winlab.host import changes, daemons, fabric, facts, firewall, labs, storage, teardown
+from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
-from winlab.host.site import admission, join
+from winlab.host.site import admission, join, relay
 from winlab.run import Result
 
 UNITS = ["libvirtd.socket", "openvswitch-switch.service", "ovn-central.service", "ovn-host.service"]
@@ -47,6 +49,7 @@ class FakeHost:
         self.labs: set[str] = set()
         self.facts = HostFacts()
         self.members: list[str] = []
+        self.listed: list[str] = []  # the keys of NB_Global's external_ids
         self.said: list[str] = []
         self.done: list[str] = []
         done = self.done.append
@@ -59,6 +62,8 @@ class FakeHost:
         for module in (daemons, teardown):
             monkeypatch.setattr(module, "run", self.systemctl)
         monkeypatch.setattr(facts, "read_facts", lambda: self.facts)
+        monkeypatch.setattr(program, "DATABASE", path.with_name("relay.db"))
+        monkeypatch.setattr(relay, "AUTHORITY_KEY", path.with_name("authority-key.pem"))
         monkeypatch.setattr(admission, "members", lambda known: self.members if known.southbound else [])
         monkeypatch.setattr(admission, "run", self.southbound)
         monkeypatch.setattr(join, "undo", lambda _record, known, _progress: done(f"leave {known.joined}"))
@@ -70,6 +75,7 @@ class FakeHost:
         monkeypatch.setattr(storage, "virsh", lambda *words, **_more: Result(words, 0, self.machines, "", 0.0))
         monkeypatch.setattr(firewall, "undo_forwarding", lambda _record, _progress: done("forwarding"))
         monkeypatch.setattr(storage, "undo_pool", lambda _record, _progress: done("pool"))
+        monkeypatch.setattr(fabric, "nbctl", self.northbound)
         monkeypatch.setattr(fabric, "undo_rows", lambda _record, _progress: done("rows"))
         monkeypatch.setattr(fabric, "undo_ids", lambda _record: done("ids"))
         monkeypatch.setattr(fabric, "undo_bridges", lambda record, _progress: done(" ".join(record.changes.bridges)))
@@ -93,6 +99,12 @@ class FakeHost:
     def southbound(self, args: Sequence[str], **_more: Any) -> Result:
         self.done.append(" ".join(args[-2:]))
         return Result(tuple(args), 0, "", "", 0.0)
+
+    def northbound(self, *words: str, **_more: Any) -> Result:
+        if words[0] == "remove":
+            self.done.append(" ".join(words))
+        table = {"headings": ["external_ids"], "data": [[["map", [[key, "{}"] for key in self.listed]]]]}
+        return Result(words, 0, json.dumps(table), "", 0.0)
 
     def tear_down(self, changes: Changes, *, force: bool = False) -> list[str]:
         record = Record(self.record)
@@ -294,7 +306,23 @@ def test_the_relay_and_other_hosts_go_first_if_teardown_is_forced(host: FakeHost
     unit = "winlab-relay.service"
     relayed = EVERYTHING.model_copy(update={"units_started": [*UNITS, unit], "units_enabled": [*UNITS, unit]})
     done = host.tear_down(relayed, force=True)
-    assert done[:3] == ["chassis-del c2", f"stop {unit}", f"disable {unit}"]
+    assert done[:3] == [f"stop {unit}", f"disable {unit}", "chassis-del c2"]
+
+
+def test_the_list_of_hypervisors_goes_and_what_others_have_beside_it_stays(host: FakeHost) -> None:
+    host.listed = ["other", "winlab-hypervisor-b", 'winlab-hypervisor-"=']
+    done = host.tear_down(EVERYTHING)
+    assert done[0] == r'remove NB_Global . external_ids "winlab-hypervisor-\"=" "winlab-hypervisor-b"'
+    assert done.index("rows") > 0  # which closes the socket of the group
+
+
+def test_a_member_that_does_not_know_its_site_is_torn_down_by_force_alone(host: FakeHost) -> None:
+    joined = EVERYTHING.model_copy(update={"ssl": True, "switch": False, "connection": False})
+    with pytest.raises(HostError, match="which site this host has joined") as caught:
+        host.tear_down(joined)
+    assert "--force" in caught.value.cure
+    assert host.done == []
+    assert "leave " in host.tear_down(joined, force=True)
 
 
 def test_a_host_that_joined_leaves_while_it_still_has_its_certificate(host: FakeHost) -> None:

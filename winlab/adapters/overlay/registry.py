@@ -9,20 +9,19 @@ from typing import Any
 
 from ovsdbapp.backend.ovs_idl import command
 
-from winlab.adapters.registered import MOST, NAME
-
-PREFIX = "winlab-hypervisor-"
+from winlab.adapters.registered import MOST, NAME, PREFIX
+from winlab.design.plan.facts import HYPERVISOR
 
 
 def texts(api: Any) -> dict[str, str]:
-    """The records as they are, by the hypervisors' names, sorted; names that none can have are left out."""
+    """The first records as they are, by the hypervisors' names, sorted; names that none can have are left out."""
     found = {
-        key.removeprefix(PREFIX): text
+        name: text
         for row in api.tables["NB_Global"].rows.values()
         for key, text in row.external_ids.items()
-        if key.startswith(PREFIX)
+        if key.startswith(PREFIX) and NAME.fullmatch(name := key.removeprefix(PREFIX)) and name != HYPERVISOR
     }
-    return {name: found[name] for name in sorted(found)[:MOST] if NAME.fullmatch(name)}
+    return {name: found[name] for name in sorted(found)[:MOST]}
 
 
 class Put(command.BaseCommand):  # type: ignore[misc]

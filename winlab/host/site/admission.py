@@ -5,16 +5,18 @@ ssh and sudo decide who may: anyone who can be root on the first host. The new h
 
 from __future__ import annotations
 
+import json
 import sys
 
 from winlab import files, settings
+from winlab.adapters.registered import PREFIX
 from winlab.design.plan.facts import HostFacts, SiteFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, fabric, facts, ovn_sockets
+from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, relay, tunnels
+from winlab.host.site import certificates, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import run
 
@@ -22,20 +24,36 @@ PROGRAM = settings.HOST_FILE.with_name("admit")
 ENCAPS = ("--format=json", "--columns=chassis_name,ip", "list", "Encap")
 
 
-def program_text(python: str) -> str:
-    """The program that a host which joins runs on this one; isolated, as the unit that runs setup at boot."""
+def program_text(python: str, *, trust: bool = False) -> str:
+    """The program that a host which joins runs on this one; isolated, as the unit that runs setup at boot.
+
+    :param trust: a user trusts the others who can change what it runs.
+    """
     quoted = "'" + python.replace("'", "'\\''") + "'"
+    trusted = f"# Others than root can change what it runs: a user accepted that with {boot.FLAG}.\n" if trust else ""
     return f"""\
 #!/bin/sh
 # Written by 'winlab host setup': 'winlab host setup --join' runs it on this host, from the host that joins.
-exec {quoted} -I -m winlab host admit "$@"
+{trusted}exec {quoted} -I -m winlab host admit "$@"
 """
 
 
-def ensure_program(record: Record) -> None:
-    """Write the program."""
+def ensure_program(record: Record, progress: Progress, *, trust: bool) -> None:
+    """Write the program, if root alone can change what it runs, or the user trusts the others.
+
+    :param trust: write it whatever it runs. It then says so, for later setups.
+    """
+    doubtful = bool(boot.doubts(boot.places()))
+    text = program_text(sys.executable, trust=doubtful)
+    if doubtful and not trust and boot.text_of(PROGRAM) != text:  # otherwise a user trusted this same Python before
+        progress.say(
+            "other hosts can't join this one: others than root can change this winlab; "
+            f"'sudo winlab host setup {boot.FLAG}' accepts that"
+        )
+        PROGRAM.unlink(missing_ok=True)
+        return
     record.add("files", str(PROGRAM))
-    files.replace_text(PROGRAM, program_text(sys.executable), 0o700)
+    files.replace_text(PROGRAM, text, 0o700)
 
 
 def admit(text: str, connection: str, progress: Progress) -> Answer:
@@ -53,7 +71,7 @@ def admit(text: str, connection: str, progress: Progress) -> Answer:
 
 
 def _admit(request: Request, connection: str, record: Record, progress: Progress) -> Answer:
-    known = facts.read_facts()
+    known = own_facts.recover(facts.read_facts())
     if not known.recorded or known.joined:
         raise HostError(
             "This host can't admit others.",
@@ -140,12 +158,27 @@ def parse_connection(text: str) -> str:
 def members(known: HostFacts) -> list[str]:
     """The chassis of the other hosts in this host's site, if it is the first; empty if OVN's databases do not run."""
     is_first = known.southbound and not known.joined
-    return others(known.chassis) if is_first and daemons.northd_up() else []
+    if not is_first or not daemons.northd_up():
+        return []
+    return others(known.chassis or fabric.ovs_ids().get("system-id", ""))  # without a file of facts it is not known
 
 
 def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     """Stop being a site's first host, before anything else is undone. Files go with the other files of setup."""
-    for chassis in members(known):
+    if record.changes.connection:  # without it no one could record other hypervisors
+        forget_hypervisors(progress)
+    gone = members(known)
+    daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
+    for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
         run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
-    daemons.stop("relay", record, progress)
+
+
+def forget_hypervisors(progress: Progress) -> None:
+    """Remove the list of the site's other hypervisors: a site that is set up here again must not find it."""
+    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
+    keys = sorted(key for key in dict(row["external_ids"][1]) if key.startswith(PREFIX))
+    if keys:
+        progress.say("removing the list of other hypervisors")
+        # quoted: members of the group choose the names
+        fabric.nbctl("remove", "NB_Global", ".", "external_ids", *map(json.dumps, keys), check=False)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shlex
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
+from winlab.adapters.remote import CAUTIOUS
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
@@ -17,20 +19,21 @@ from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
-from winlab.run import CommandError, OverdueError, run
+from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
 # ssh also takes options and host names of its configuration here; an option would let it run anything
 SITE = re.compile(
     r"\A(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(?::(?P<port>\d{1,5}))?\Z"
 )
-OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
+OPTIONS = (*CAUTIOUS, "-oConnectTimeout=10", "-oServerAliveInterval=5", "-T")
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
 PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
 # sudo removes SSH_CONNECTION
-REMOTE = (
+SCRIPT = (
     f'if [ $(id -u) = 0 ]; then exec {admission.PROGRAM} "$SSH_CONNECTION"; '
     f'else exec sudo -n {admission.PROGRAM} "$SSH_CONNECTION"; fi'
 )
+REMOTE = f"sh -c {shlex.quote(SCRIPT)}"  # the user's shell there may be another one
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,10 @@ class Destination:
             )
         user = f"{found['user']}@" if found["user"] else ""
         return cls(f"{user}{found['host']}", found["port"] or "")
+
+    def __str__(self) -> str:
+        """As ``--join`` takes it."""
+        return f"{self.target}:{self.port}" if self.port else self.target
 
     def command(self) -> list[str]:
         """The ssh command, as the user who called sudo: it has that user's keys, agent and known hosts."""
@@ -102,7 +109,7 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
     )
     progress.say(f"asking {destination.target} to admit this host")
-    answer = messages.read(Answer, _ask(destination, request), destination.target)
+    answer = messages.read(Answer, ask(destination, request), destination.target)
     if wrong := certificates.fault(answer.certificate, key, answer.authority, known.chassis):
         raise HostError(f"The certificate from {destination.target} {wrong}.", cure="Run the same command again.")
     for path, content in (
@@ -131,13 +138,22 @@ def _resolve(destination: Destination) -> str:
         ) from error
 
 
-def _ask(destination: Destination, request: Request) -> str:
+def ask(destination: Destination, request: Request) -> str:
+    """Have the first host admit this one; returns its answer.
+
+    :raises HostError: it can't be reached, refuses, or prints more than an answer.
+    """
     cure = (
         f"Check that 'ssh {destination.target} true' works without a password, and that this user may run 'sudo -n' "
-        "there or is root. The first host must be set up by this version of winlab: 'sudo winlab host setup'."
+        "there or is root. Run 'sudo winlab host setup' on the first host, with this version of winlab: it says if "
+        "other hosts can't join, and why."
     )
+    if os.environ.get("SUDO_USER") and not os.environ.get("SSH_AUTH_SOCK"):  # sudo removes it
+        again = f"'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join {destination}'"
+        cure += f" If your key is in an agent, run {again}: sudo hides the agent."
     try:
-        said = run(destination.command(), stdin=request.model_dump_json(), timeout=LIMIT, cure=cure)
+        words, text = destination.command(), request.model_dump_json()
+        said = watched(words, stdin=text, timeout=LIMIT, most=messages.LARGEST)
     except CommandError as error:
         raise HostError(
             f"{destination.target} did not admit this host.",
@@ -147,7 +163,14 @@ def _ask(destination: Destination, request: Request) -> str:
         ) from error
     except OverdueError as error:
         raise HostError(f"{destination.target} did not answer in time.", why=str(error), cure=cure) from error
-    return said.stdout
+    except FloodError as error:
+        raise HostError(
+            f"{destination.target} printed more than an answer.",
+            why=f"An answer has at most {messages.LARGEST} bytes.",
+            cure=f"Check that 'ssh {destination.target} true' prints nothing.",
+        ) from error
+    lines = [line for line in said.stdout.split("\n") if line.strip()]
+    return lines[-1] if lines else ""  # the user's shell there may have printed lines before
 
 
 def ensure_controller(known: HostFacts, record: Record, progress: Progress) -> None:
@@ -217,6 +240,9 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
         # a busy host may need more than one attempt
         if not daemons.wait_until(lambda: run(words, check=False, timeout=30).returncode == 0, 15):
             progress.say(f"the first host can't be reached: run 'sudo ovn-sbctl chassis-del {known.chassis}' on it")
+    else:
+        chassis = fabric.ovs_ids().get("system-id", "")
+        progress.say(f"the first host is not known: run 'sudo ovn-sbctl chassis-del {chassis}' on it")
     fabric.vsctl("del-ssl", check=False)
     record.changes.ssl = False
     record.save()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,11 +13,12 @@ import pytest
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Quiet
-from winlab.host import changes, facts
+from winlab.host import boot, changes, facts
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, relay, tunnels
+from winlab.host.site import admission, certificates, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
+from winlab.run import Result
 
 KEY = certificates.make_key()
 ASKED = Request(
@@ -35,6 +38,7 @@ class First:
         folder = tmp_path / "tls"
         monkeypatch.setattr(program, "FOLDER", folder)
         monkeypatch.setattr(program, "AUTHORITY", folder / "ca.pem")
+        monkeypatch.setattr(program, "DATABASE", tmp_path / "relay.db")
         monkeypatch.setattr(relay, "AUTHORITY_KEY", folder / "authority-key.pem")
         monkeypatch.setattr(changes, "LOCK", tmp_path / "lock")
         monkeypatch.setattr(admission, "Record", lambda: Record(tmp_path / "changes.yaml"))
@@ -80,6 +84,16 @@ def test_later_hosts_find_the_same_site(first: First) -> None:
         assert (other.facts.tunnel_mtu, other.tunnel_address) == (1442, one.tunnel_address)
     assert {path.stat().st_mode & 0o777 for path in program.FOLDER.iterdir()} == {0o600}
     assert program.FOLDER.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_first_host_whose_facts_lost_its_site_still_has_the_same_address(
+    first: First, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.DATABASE.touch()
+    said = '[{"rows": [{"target": "pssl:6642:192.0.2.1"}]}]'
+    monkeypatch.setattr(own_facts, "run", lambda args, **_: Result(tuple(args), 0, said, "", 0.0))
+    assert first.admit().southbound == "ssl:192.0.2.1:6642"
+    assert first.relays == ["192.0.2.1"]
 
 
 @pytest.mark.parametrize(
@@ -142,6 +156,33 @@ def test_a_malformed_message_is_refused(text: str) -> None:
         messages.read(Request, text, "h2")
     assert caught.value.why
     assert "same version" in caught.value.cure
+
+
+def test_the_program_runs_no_winlab_that_others_can_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said: list[str] = []
+    progress: Any = SimpleNamespace(say=said.append)
+    doubts = ["'/home/ann' belongs to ann"]
+    path = tmp_path / "admit"
+    monkeypatch.setattr(admission, "PROGRAM", path)
+    monkeypatch.setattr(boot, "doubts", lambda _: doubts)
+
+    def text(*, trust: bool) -> str:
+        admission.ensure_program(Record(tmp_path / "changes.yaml"), progress, trust=trust)
+        return path.read_text() if path.exists() else ""
+
+    path.write_text(admission.program_text(sys.executable))  # of an earlier version
+    assert text(trust=False) == ""
+    assert "--trust-python" in said.pop()
+    trusted = text(trust=True)
+    assert "--trust-python" in trusted
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert text(trust=False) == trusted  # of the same Python
+    doubts.clear()
+    assert text(trust=False) == admission.program_text(sys.executable)
+    doubts.append("'/home/ann' belongs to ann")
+    monkeypatch.setattr(sys, "executable", "/home/eve/python")
+    assert text(trust=False) == ""
+    assert len(said) == 1
 
 
 def test_the_program_runs_this_winlab_alone() -> None:

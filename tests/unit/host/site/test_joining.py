@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from winlab import settings
+from winlab.adapters.remote import CAUTIOUS
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Quiet
@@ -17,8 +20,9 @@ from winlab.host import fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.check import Status
-from winlab.host.site import certificates, checks, join, tunnels
+from winlab.host.site import certificates, checks, join, messages, tunnels
 from winlab.host.site.join import Destination
+from winlab.host.site.messages import Request
 from winlab.run import Result
 
 LINKS = [
@@ -49,7 +53,7 @@ def links(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_first_host_is_an_address_of_ssh(text: str, target: str, port: str) -> None:
-    assert Destination.parse(text) == Destination(target, port)
+    assert Destination.parse(text) == Destination.parse(str(Destination.parse(text))) == Destination(target, port)
 
 
 @pytest.mark.parametrize("text", ["-oProxyCommand=id", "ann@-x", "h1 id", "h1;id", "qemu+ssh://h1/system", "h1:", "\n"])
@@ -62,7 +66,7 @@ def test_ssh_runs_as_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SUDO_USER", "root")
     own = Destination("h1", "2222").command()
     assert own[0] == "ssh"
-    assert {"BatchMode=yes", "ConnectTimeout=10", "2222"} <= set(own)
+    assert {*CAUTIOUS, "-oConnectTimeout=10", "2222"} <= set(own)
     assert own[-2] == "h1"
     monkeypatch.setenv("SUDO_USER", "ann")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
@@ -78,6 +82,58 @@ def test_a_host_that_was_set_up_on_its_own_can_not_join() -> None:
     with pytest.raises(ConflictError, match="set up on its own") as caught:
         join.check(HostFacts(recorded=True))
     assert "teardown" in caught.value.cure
+
+
+@pytest.fixture
+def ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], str]:
+    """Asks a first host that runs a script."""
+    path = tmp_path / "bin/ssh"
+    path.parent.mkdir()
+    monkeypatch.setenv("PATH", f"{path.parent}:/usr/bin:/bin")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+
+    def ask(script: str) -> str:
+        path.write_text(f"#!/bin/sh\ncat >/dev/null\n{script}\n")
+        path.chmod(0o755)
+        key = certificates.make_key()
+        request = certificates.make_request("c2", key)
+        asked = Request(chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442)
+        return join.ask(Destination("ann@h1", ""), asked)
+
+    return ask
+
+
+def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callable[[str], str]) -> None:
+    with pytest.raises(HostError, match="ann@h1 printed more than an answer") as caught:
+        ssh("exec cat /dev/zero")
+    assert str(messages.LARGEST) in caught.value.why
+    assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
+
+
+def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
+    ssh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cure() -> str:
+        with pytest.raises(HostError, match="did not admit") as caught:
+            ssh("echo Permission denied >&2; exit 255")
+        assert caught.value.why == "Permission denied"
+        return caught.value.cure
+
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    assert "agent" not in cure()
+    monkeypatch.setenv("SUDO_USER", "root")  # ssh runs as it is
+    assert "'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join ann@h1'" in cure()
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    assert "agent" not in cure()
+
+
+def test_what_the_first_host_s_shell_prints_is_no_part_of_the_answer(ssh: Callable[[str], str]) -> None:
+    assert ssh("""echo Welcome; echo '{"version": 1}'; echo""") == '{"version": 1}'
+    assert ssh("exit 0") == ""
+
+
+def test_the_command_on_the_first_host_needs_no_shell_of_bourne_s() -> None:
+    assert shlex.split(join.REMOTE) == ["sh", "-c", join.SCRIPT]
 
 
 def test_a_certificate_of_others_in_open_vswitch_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
