@@ -7,6 +7,7 @@ from placing import SITE, host, hosts, plan, where
 
 from winlab.design.plan import copied, golden, placement
 from winlab.design.plan.changes import changes
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import Plan
 from winlab.errors import HostError, UsageError
