@@ -28,7 +28,7 @@ from winlab.run import Result
 LINKS = [
     {"ifname": "eth0", "mtu": 1500, "addr_info": [{"local": "198.51.100.2", "prefixlen": 24}]},
     {"ifname": "br-phy", "mtu": 1500, "addr_info": [{"local": "203.0.113.2", "prefixlen": 24}]},
-    {"ifname": "wg0", "mtu": 600, "addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]},
+    {"ifname": "wg0", "mtu": 1337, "addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]},
 ]
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -168,7 +168,7 @@ def test_the_address_of_tunnels_is_one_that_others_reach(text: str) -> None:
         ("203.0.113.2", "netdev", ""),
         ("198.51.100.2", "system", ""),
         ("198.51.100.2", "netdev", "can't use the address"),
-        ("192.0.2.2", "system", "packets of 600 bytes"),
+        ("192.0.2.2", "system", "packets of 1337 bytes"),
         ("192.0.2.77", "system", "does not have the address"),
     ],
 )
