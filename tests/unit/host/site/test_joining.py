@@ -110,7 +110,7 @@ def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callabl
     assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
 
 
-def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
+def test_the_cure_says_how_to_keep_an_agent_that_sudo_hides(
     ssh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cure() -> str:
@@ -127,7 +127,7 @@ def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
     assert "agent" not in cure()
 
 
-def test_what_the_first_host_s_shell_prints_is_no_part_of_the_answer(ssh: Callable[[str], str]) -> None:
+def test_what_the_first_host_s_shell_prints_is_left_out_of_the_answer(ssh: Callable[[str], str]) -> None:
     assert ssh("""echo Welcome; echo '{"version": 1}'; echo""") == '{"version": 1}'
     assert ssh("exit 0") == ""
 
