@@ -6,9 +6,11 @@ key, and forwards neither agent nor X server.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,8 @@ LIMIT = 20.0  # seconds for a command on another host
 MOST = 1 << 20  # bytes that it may print
 FORWARDED = 10.0  # seconds until a socket must be forwarded
 LOOPBACK = "127.0.0.1"
+SOCKETS = Path("/proc/net/tcp")  # man proc_net, and Documentation/networking/proc_net_tcp.rst of Linux
+LISTENS = "0A"  # the state there of a socket that listens
 POLL = 0.05  # seconds between two looks for it
 # They win over the user's configuration: no question, no new host key, nothing of the user's for the other host.
 CAUTIOUS = (
@@ -140,16 +144,23 @@ def forwarded_port(there: Remote, port: int) -> Iterator[int]:
 
     :raises HostError: ssh does not connect, or may not forward.
     """
+    here = _free_port()
+    with _forwarding(there, f"{LOOPBACK}:{here}:{LOOPBACK}:{port}", lambda: _listens(here)):
+        yield here
+
+
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
-        here = int(probe.getsockname()[1])
+        return int(probe.getsockname()[1])
 
-    def listens() -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex((LOOPBACK, here)) == 0
 
-    with _forwarding(there, f"{LOOPBACK}:{here}:{LOOPBACK}:{port}", listens):
-        yield here
+def _listens(port: int) -> bool:
+    """Whether this user listens on a port of the loopback: another user of this host may have taken it first."""
+    address = int.from_bytes(socket.inet_aton(LOOPBACK), sys.byteorder)
+    sockets = (line.split() for line in SOCKETS.read_text(encoding="ascii").splitlines()[1:])
+    wanted = [f"{address:08X}:{port:04X}", LISTENS, str(os.geteuid())]
+    return any([words[1], words[3], words[7]] == wanted for words in sockets)
 
 
 @contextmanager
@@ -158,9 +169,11 @@ def _forwarding(there: Remote, what: str, is_ready: Callable[[], bool]) -> Itera
     words = there.words("-N", "-T", "-oExitOnForwardFailure=yes", "-oControlPath=none", f"-L{what}")
     with run.beside(words) as ended:
         patience, end = stopping.Patience(), time.monotonic() + FORWARDED
-        while not is_ready():
+        while True:
             said = ended()
             if said is not None or time.monotonic() > end:
                 raise HostError(f"ssh can't connect to '{there}'.", why=said or "It does not answer.", cure=there.cure)
+            if is_ready():
+                break
             patience.sleep(POLL)
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess  # noqa: TID251 - runs the program that libvirt is given
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,14 +83,20 @@ def test_a_failure_to_connect_says_how_to_try_it(monkeypatch: pytest.MonkeyPatch
         Remote("host1").call("false")
 
 
-def test_a_forwarded_socket_that_does_not_come_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def ssh_that(said: str | None) -> tuple[Any, list[list[str]]]:
+    """``run.beside`` for an ssh that has ended and said something, or runs (None); and the command lines it gets."""
     started: list[list[str]] = []
 
     @contextmanager
     def beside(words: list[str]) -> Iterator[Any]:
         started.append(words)
-        yield lambda: "administratively prohibited"
+        yield lambda: said
 
+    return beside, started
+
+
+def test_a_forwarded_socket_that_does_not_come_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside, started = ssh_that("administratively prohibited")
     monkeypatch.setattr(run, "beside", beside)
     with pytest.raises(HostError, match="ssh can't connect") as caught, remote.forwarded("ssh://ann@host1/run/nb.sock"):
         pass
@@ -108,6 +115,49 @@ def test_a_forwarded_socket_is_in_a_private_folder(monkeypatch: pytest.MonkeyPat
     with remote.forwarded("ssh://host1/run/nb.sock") as socket:
         assert socket.parent.stat().st_mode & 0o777 == 0o700
     assert not socket.parent.exists()
+
+
+def listener(port: int, uid: int, *, address: str = "0100007F", state: str = "0A") -> str:
+    """A line of Linux' list of TCP sockets."""
+    return f"   0: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {uid:5} 0 1137 1\n"
+
+
+@pytest.fixture
+def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Linux' list of TCP sockets. The next free port is 5901."""
+    monkeypatch.setattr(remote, "SOCKETS", tmp_path / "tcp")
+    monkeypatch.setattr(remote, "_free_port", lambda: 5901)
+    remote.SOCKETS.write_text(f"  sl  local_address rem_address   st\n{listener(22, 0)}")
+    return remote.SOCKETS
+
+
+@pytest.mark.parametrize(
+    ("line", "ours"),
+    [
+        (listener(5901, os.geteuid()), True),
+        (listener(5901, os.geteuid() + 1), False),
+        (listener(5902, os.geteuid()), False),
+        (listener(5901, os.geteuid(), address="00000000"), False),
+        (listener(5901, os.geteuid(), state="01"), False),
+        ("", False),
+    ],
+)
+def test_another_user_who_listens_on_a_port_is_noticed(sockets: Path, line: str, ours: bool) -> None:
+    sockets.write_text(sockets.read_text() + line)
+    assert remote._listens(5901) is ours
+
+
+def test_a_port_is_forwarded_while_ssh_runs_and_listens(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sockets.write_text(sockets.read_text() + listener(5901, os.geteuid()))
+    beside, started = ssh_that(None)
+    monkeypatch.setattr(run, "beside", beside)
+    with remote.forwarded_port(Remote("host1"), 5900) as port:
+        assert port == 5901
+    assert "-L127.0.0.1:5901:127.0.0.1:5900" in started[0]
+    monkeypatch.setattr(run, "beside", ssh_that("Address already in use")[0])
+    with pytest.raises(HostError) as caught, remote.forwarded_port(Remote("host1"), 5900):
+        pass
+    assert caught.value.why == "Address already in use"
 
 
 @pytest.mark.parametrize("name", ["hypervisor-1", "", "A", "-a", "a-", "a" * 33, "a.b", "é"])

@@ -145,7 +145,7 @@ GOOD = ASKED.model_dump(mode="json")
         json.dumps({**GOOD, "version": 2}),
         json.dumps({**GOOD, "chassis": "-x"}),
         json.dumps({**GOOD, "chassis": "c2\nCN=c1"}),
-        json.dumps({**GOOD, "tunnel_mtu": 100}),
+        json.dumps({**GOOD, "tunnel_mtu": 1279}),
         json.dumps({**GOOD, "tunnel_address": "h2"}),
         json.dumps({**GOOD, "request": "key"}),
         json.dumps(GOOD) + " " * messages.LARGEST,

@@ -28,7 +28,7 @@ from winlab.run import Result
 LINKS = [
     {"ifname": "eth0", "mtu": 1500, "addr_info": [{"local": "198.51.100.2", "prefixlen": 24}]},
     {"ifname": "br-phy", "mtu": 1500, "addr_info": [{"local": "203.0.113.2", "prefixlen": 24}]},
-    {"ifname": "wg0", "mtu": 600, "addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]},
+    {"ifname": "wg0", "mtu": 1337, "addr_info": [{"local": "192.0.2.2", "prefixlen": 24}]},
 ]
 NOW = datetime.datetime.now(datetime.UTC)
 
@@ -110,7 +110,7 @@ def test_a_first_host_that_prints_endlessly_is_not_heard_to_the_end(ssh: Callabl
     assert "'ssh ann@h1 true' prints nothing" in caught.value.cure
 
 
-def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
+def test_the_cure_says_how_to_keep_an_agent_that_sudo_hides(
     ssh: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cure() -> str:
@@ -127,7 +127,7 @@ def test_a_user_whose_agent_sudo_hides_is_told_how_to_keep_it(
     assert "agent" not in cure()
 
 
-def test_what_the_first_host_s_shell_prints_is_no_part_of_the_answer(ssh: Callable[[str], str]) -> None:
+def test_what_the_first_host_s_shell_prints_is_left_out_of_the_answer(ssh: Callable[[str], str]) -> None:
     assert ssh("""echo Welcome; echo '{"version": 1}'; echo""") == '{"version": 1}'
     assert ssh("exit 0") == ""
 
@@ -168,7 +168,7 @@ def test_the_address_of_tunnels_is_one_that_others_reach(text: str) -> None:
         ("203.0.113.2", "netdev", ""),
         ("198.51.100.2", "system", ""),
         ("198.51.100.2", "netdev", "can't use the address"),
-        ("192.0.2.2", "system", "packets of 600 bytes"),
+        ("192.0.2.2", "system", "packets of 1337 bytes"),
         ("192.0.2.77", "system", "does not have the address"),
     ],
 )
