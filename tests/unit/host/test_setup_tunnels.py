@@ -1,42 +1,26 @@
-"""The tunnels of a site's first host, as ``winlab host setup`` leaves them."""
+"""What the first host of a site knows of all hosts' tunnels."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from winlab.design.plan.facts import HostFacts
-from winlab.events import Quiet
-from winlab.host import setup
-from winlab.host.changes import Record
-from winlab.host.site import tunnels
 
-ADDRESS = "203.0.113.1"
-FIRST = HostFacts(chassis="c1", southbound="ssl:198.51.100.1:6642")
+FIRST = HostFacts(chassis="c1", tunnel_mtus={"c1": 8942, "c2": 1442}, tunnel_mtu=1442)
 
 
 @pytest.mark.parametrize(
-    ("known", "wanted", "used", "mtu"),
+    ("known", "found", "hosts", "mtu"),
     [
-        (HostFacts(), "", [], None),
-        (HostFacts(), ADDRESS, [ADDRESS], None),  # no other host has joined
-        (FIRST.model_copy(update={"tunnel_mtu": 1400}), "", [], 1400),
-        (FIRST.model_copy(update={"tunnel_mtu": 1400}), ADDRESS, [ADDRESS], 1400),
-        (FIRST.model_copy(update={"tunnel_mtu": 8942}), ADDRESS, [ADDRESS], 1442),
-        (FIRST, "", ["203.0.113.9"], 1442),  # the facts lost it
+        (HostFacts(), {"c1": 8942, "c2": 1442}, None, 1442),
+        (FIRST, {"c3": 1342}, None, 1342),
+        (FIRST, {"c2": 8942}, None, 8942),  # its network takes larger packets now
+        (FIRST, {"c1": 1942}, {"c1"}, 1942),  # the other one has left
+        (FIRST, {}, None, 1442),
+        (FIRST, {"c1": 1400}, {"c1", "c2"}, 1400),
     ],
 )
 def test_the_mtu_is_that_of_the_smallest_tunnel(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, known: HostFacts, wanted: str, used: list[str], mtu: int | None
+    known: HostFacts, found: dict[str, int], hosts: set[str] | None, mtu: int
 ) -> None:
-    asked: list[str] = []
-
-    def ensure(address: str, *_more: object) -> int:
-        asked.append(address)
-        return 1442
-
-    monkeypatch.setattr(tunnels, "ensure", ensure)
-    monkeypatch.setattr(tunnels, "recorded", lambda: "203.0.113.9")
-    found = setup._with_tunnels(known, wanted, Record(tmp_path / "changes.yaml"), Quiet())
-    assert (asked, found.tunnel_mtu) == (used, mtu)
+    assert known.with_tunnels(found, hosts).tunnel_mtu == mtu

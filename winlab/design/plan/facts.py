@@ -101,13 +101,15 @@ class _Record(BaseModel):
 class HostFacts(MachineFacts, SiteFacts, _Record):
     """What this host's file and a plan record: the facts of a site and those of its only hypervisor, in one value."""
 
-    def with_tunnels(self, found: Mapping[str, int], hosts: Collection[str]) -> HostFacts:
+    def with_tunnels(self, found: Mapping[str, int], hosts: Collection[str] | None = None) -> HostFacts:
         """The first host's facts with what was found of tunnels.
 
         :param found: the largest packet inside a host's tunnels, in bytes, by chassis.
-        :param hosts: the chassis of the site; others have left it.
+        :param hosts: the chassis of the site, if others have left it; None: all that are known. A host that was just
+            admitted is not in OVN's databases yet.
         """
-        mtus = {chassis: mtu for chassis, mtu in {**self.tunnel_mtus, **found}.items() if chassis in hosts}
+        mtus = {**self.tunnel_mtus, **found}
+        mtus = {chassis: mtu for chassis, mtu in mtus.items() if hosts is None or chassis in hosts}
         return self.model_copy(update={"tunnel_mtus": mtus, "tunnel_mtu": min(mtus.values(), default=None)})
 
     @property

@@ -86,8 +86,7 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
     known = known.model_copy(update={"southbound": relay.southbound(address)}).with_tunnels(
-        {known.chassis: mtu, request.chassis: request.tunnel_mtu},
-        {known.chassis, request.chassis, *others(known.chassis)},
+        {known.chassis: mtu, request.chassis: request.tunnel_mtu}
     )
     facts.write_facts(known)
     progress.say(f"admitting {request.chassis}")

@@ -13,7 +13,7 @@ import pytest
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Quiet
-from winlab.host import boot, changes, facts
+from winlab.host import boot, changes, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, messages, own_facts, relay, tunnels
@@ -33,6 +33,7 @@ class First:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         self.tunnels: list[str] = []
         self.relays: list[str] = []
+        self.sockets: list[ovn_sockets.Socket] = []
         self.encaps: list[dict[str, object]] = [{"chassis_name": "c1", "ip": "203.0.113.1"}]
         self.path = tmp_path / "host.yaml"
         folder = tmp_path / "tls"
@@ -48,6 +49,7 @@ class First:
         monkeypatch.setattr(tunnels, "recorded", lambda: self.tunnels[-1] if self.tunnels else "")
         monkeypatch.setattr(tunnels, "ensure", self.ensure_tunnels)
         monkeypatch.setattr(relay, "ensure", lambda _chassis, address, *_more: self.relays.append(address))
+        monkeypatch.setattr(ovn_sockets, "ensure", lambda one, *_more: self.sockets.append(one))
         monkeypatch.setattr(admission, "encaps", lambda: self.encaps)
         facts.write_facts(HostFacts(chassis="c1", resolvers=["192.0.2.53"]))
 
@@ -70,6 +72,7 @@ def test_a_host_is_given_all_that_it_needs(first: First) -> None:
     assert (answer.chassis, answer.southbound) == ("c1", "ssl:198.51.100.1:6642")
     assert (answer.facts.resolvers, answer.facts.tunnel_mtu) == (["192.0.2.53"], 1442)
     assert (first.relays, first.tunnels) == (["198.51.100.1"], ["198.51.100.1"])
+    assert first.sockets == [ovn_sockets.SOUTHBOUND]
     known = facts.read_facts()
     assert (known.southbound, known.tunnel_mtu) == (answer.southbound, 1442)
 
