@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import textwrap
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 FOLDER = Path(__file__).resolve().parent.parent / "build/durations"
 LANE = "WINLAB_TEST_LANE"  # the lane that tests run in (tests/lanes.py); without one they write nothing
 SLOWEST = 10
+FAILURES = 10  # at most so many are described at the end; the run's output has all
 
 
 class Recorder:
@@ -21,6 +25,8 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write a phase: setup, call or teardown."""
         row = {"test": report.nodeid, "phase": report.when, "seconds": report.duration, "outcome": report.outcome}
+        if report.failed:
+            row["why"] = "\n".join(re.findall(r"^E +(.*)", report.longreprtext, re.M)) or report.longreprtext
         FOLDER.mkdir(parents=True, exist_ok=True)
         with (FOLDER / f"{os.environ[LANE]}.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -45,7 +51,7 @@ def text(seconds: float) -> str:
 
 
 def report(total: float) -> str:
-    """The slowest phases of all lanes, each lane's sum, the total, and how many tests passed and failed."""
+    """The slowest phases of all lanes, each lane's sum, the total, which tests failed, and how many."""
     rows = [
         {"lane": path.stem, **json.loads(line)}
         for path in sorted(FOLDER.glob("*.jsonl"))
@@ -59,5 +65,14 @@ def report(total: float) -> str:
     lines += [f"{text(seconds):>13}  {lane:8}  all tests, one after another" for lane, seconds in sums.most_common()]
     failed = {row["test"] for row in rows if row["outcome"] == "failed"}
     passed = {row["test"] for row in rows if (row["phase"], row["outcome"]) == ("call", "passed")} - failed
-    lines += [f"{text(total):>13}  in all", f"{len(passed)} passed, {len(failed)} failed"]
+    lines += [f"{text(total):>13}  in all", *_failures(rows), f"{len(passed)} passed, {len(failed)} failed"]
     return "\n".join(["", f"The {SLOWEST} slowest (build/durations has all):", *lines])
+
+
+def _failures(rows: list[dict[str, Any]]) -> list[str]:
+    """Which phases failed, and the first words of why: a reader may have only the end of the output."""
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    return [
+        f"FAILED {row['test']} ({row['lane']}, {row['phase']}): {textwrap.shorten(row.get('why', ''), 300)}"
+        for row in failed[:FAILURES]
+    ]

@@ -4,9 +4,10 @@ labs      the golden image, a lab that joins an external cluster, then the share
 machines  other machines, and what needs a host that is set up
 quiet     the rest: style, types, unit tests, fuzzing, PowerShell, tests without guests
 
-The shared labs are made when the other lanes have ended (the fixture ``labs`` waits for that). An emulated cluster
-takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it should stand
-for as short a time as possible, and alone. Until then one lane rarely needs both cores, so the lanes share them.
+The shared labs are made when "machines" has ended and "quiet" is at its last command, whose tests mostly wait (the
+fixture ``labs`` waits for that). An emulated cluster takes more than a core even when nothing happens in it, and its
+API server restarts if it gets less: it should stand for as short a time as possible, and almost alone. Until then one
+lane rarely needs both cores, so the lanes share them.
 
 Each line of output begins with the name of its lane. Durations, with set-up, go to build/durations/ (durations.py).
 """
@@ -46,6 +47,7 @@ class Lane:
     def __init__(self, name: str, nice: int, *commands: Sequence[str]) -> None:
         self.name = name
         self.failed: list[str] = []
+        self.at_last = threading.Event()  # its last command has begun, or it has ended
         self._nice = nice
         self._commands = commands
         self._process: subprocess.Popen[str] | None = None
@@ -54,8 +56,9 @@ class Lane:
     def start(self) -> None:
         self._thread.start()
 
-    def wait(self) -> None:
-        while self._thread.is_alive():  # in pieces, so that Ctrl-C arrives
+    def wait(self, until: threading.Event | None = None) -> None:
+        """Wait until it ends, or until an event of it."""
+        while self._thread.is_alive() and not (until and until.is_set()):  # in pieces, so that Ctrl-C arrives
             self._thread.join(1)
 
     def interrupt(self) -> None:
@@ -69,6 +72,8 @@ class Lane:
         for command in self._commands:
             if not self._commands:
                 break  # interrupted
+            if command is self._commands[-1]:
+                self.at_last.set()
             begun = time.monotonic()
             code = self._run_one(command)
             said = "passed" if code == 0 else f"ended with exit code {code}"
@@ -123,16 +128,18 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
 
 
 def run(every: list[Lane]) -> None:
-    """Run all lanes to their end, the first one's labs alone; after Ctrl-C, to the end of what cleans up."""
+    """Run all lanes to their end, the first one's labs almost alone; after Ctrl-C, to the end of what cleans up."""
     TURN.parent.mkdir(exist_ok=True)
     TURN.unlink(missing_ok=True)
     for lane in every:
         lane.start()
     try:
-        for lane in every[1:]:
-            lane.wait()
+        _, machines, quiet = every
+        machines.wait()
+        quiet.wait(quiet.at_last)
         TURN.touch()
-        every[0].wait()
+        for lane in every:
+            lane.wait()
     except KeyboardInterrupt:
         for lane in every:
             lane.interrupt()

@@ -34,6 +34,14 @@ def test_the_slowest_are_listed_first_and_set_up_counts(folder: Path) -> None:
 
 def test_a_test_whose_set_up_failed_has_failed(folder: Path) -> None:
     write(folder, "labs", ("t.py::a", "setup", 1.0, "failed"), ("t.py::b", "call", 1.0, "passed"))
-    assert durations.report(2.0).splitlines()[-1] == "1 passed, 1 failed"
+    assert durations.report(2.0).splitlines()[-2:] == ["FAILED t.py::a (labs, setup): ", "1 passed, 1 failed"]
     durations.clear()
     assert durations.report(2.0).splitlines()[-1] == "0 passed, 0 failed"
+
+
+@pytest.mark.parametrize(("text", "why"), [("def a():\n>   b\nE   Error: c\nE   d\n", "Error: c d"), ("gone", "gone")])
+def test_the_last_lines_say_which_test_failed_and_why(monkeypatch: pytest.MonkeyPatch, text: str, why: str) -> None:
+    monkeypatch.setenv(durations.LANE, "quiet")
+    failed = pytest.TestReport("t.py::a", ("t.py", 1, "a"), {}, "failed", text, "call")
+    durations.Recorder().pytest_runtest_logreport(failed)
+    assert durations.report(1.0).splitlines()[-2:] == [f"FAILED t.py::a (quiet, call): {why}", "0 passed, 1 failed"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +12,7 @@ import plans
 import pytest
 import sites
 
+from winlab import stopping
 from winlab.adapters.vm import domains, resources
 from winlab.adapters.vm.connection import connected
 from winlab.adapters.vm.domains import Machine
@@ -68,19 +69,26 @@ def test_which_machines_of_the_lab_it_has(host: Hypervisor, monkeypatch: pytest.
 
 
 def test_one_that_does_not_answer_is_a_value(host: Hypervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+
     def lost(_: int) -> None:
         raise libvirt.libvirtError("the line is cut")
 
     def stuck(_: int) -> None:
-        time.sleep(5)
+        over.wait()
 
     broken = [sites.hypervisor(SimpleNamespace(getMemoryStats=call), name=call.__name__) for call in (lost, stuck)]
-    monkeypatch.setattr(resources, "LIMIT", 0.2)
+
+    def patiently(call: Any, *, limit: float) -> Any:  # only the one that is stuck runs into the limit
+        return stopping.patiently(call, limit=0.1 if call.args[0].name == "stuck" else limit)
+
+    monkeypatch.setattr(resources, "stopping", SimpleNamespace(patiently=patiently))
     off = Silent("off", HostError("no route"))
     found = resources.of_all(Hypervisors((*broken, host), (off,)), "lab")
     assert [(one.name, one.trouble) for one in found] == [
         ("lost", "the line is cut"), ("stuck", "no answer within 0 s"), ("big", ""), ("off", "no route."),
     ]  # fmt: skip
+    over.set()
 
 
 def test_hypervisors_that_are_not_known_are_an_error(host: Hypervisor) -> None:
