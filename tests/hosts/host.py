@@ -92,6 +92,11 @@ class Host:
         self.run("ovs-vsctl", *add, "--", "--may-exist", "add-port", BRIDGE, TUNNELS)
         self._wait(lambda: self.tunnel_address in self.run("ip", "address", "show", "dev", BRIDGE).stdout)
 
+    def chassis(self) -> str:
+        """Its name in OVN, once it is set up."""
+        words = ("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id")
+        return self.run(*words).stdout.strip().strip('"')
+
     def processes(self) -> list[str]:
         """The names of its processes."""
         return self.run("ps", "-e", "-o", "comm=").stdout.split()

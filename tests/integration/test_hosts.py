@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
 SB = "unix:/run/ovn/ovnsb_db.sock"
 TLS = ("-p", "/etc/winlab/tls/key.pem", "-c", "/etc/winlab/tls/certificate.pem", "-C", "/etc/winlab/tls/ca.pem")
@@ -43,12 +43,7 @@ def _programs() -> None:
 def site() -> Iterator[Joined]:
     with Hosts("h1", "h2") as made:
         first, second = made.all
-        first.winlab("host", "setup", "--trust-python", user="ann")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        refused = second.winlab("host", "setup", "--join", "ann@h1", user="ann", check=False)
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "ann@h1", "--tunnel-address", second.tunnel_address, user="ann")
+        (refused,) = one_site(first, second, user="ann")
         yield Joined(made, first, second, refused.stderr)
 
 
@@ -58,10 +53,6 @@ def within(check: Callable[[], bool], seconds: float = 60) -> None:
     while not check():
         assert time.monotonic() < end
         time.sleep(0.3)
-
-
-def chassis(host: Host) -> str:
-    return host.run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id").stdout.strip().strip('"')
 
 
 def southbound(site: Joined, *words: str, who: tuple[str, ...] = TLS) -> subprocess.CompletedProcess[str]:
@@ -115,7 +106,7 @@ def test_a_host_without_an_address_for_tunnels_is_refused_with_the_commands(site
 
 def test_both_hosts_are_chassis_of_one_ovn(site: Joined) -> None:
     names = site.first.run("ovn-sbctl", "--bare", "--columns=name", "list", "Chassis").stdout.split()
-    assert sorted(names) == sorted([chassis(site.first), chassis(site.second)])
+    assert sorted(names) == sorted([site.first.chassis(), site.second.chassis()])
     site.first.run("ovn-nbctl", "--timeout=60", "--wait=hv", "sync")
 
 
@@ -152,7 +143,7 @@ def test_strangers_do_not_reach_the_database(site: Joined) -> None:
     none = ("openssl", "s_client", "-connect", place, "-CAfile", "/etc/winlab/tls/ca.pem", "-ign_eof")
     assert "certificate required" in site.second.run("timeout", "5", *none, check=False).stderr
     make = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    subject = f"/CN={chassis(site.first)}"
+    subject = f"/CN={site.first.chassis()}"
     site.second.run(*make, "-keyout", "/tmp/own-key.pem", "-out", "/tmp/own.pem", "-subj", subject)
     own = ("-p", "/tmp/own-key.pem", "-c", "/tmp/own.pem", "-C", "/etc/winlab/tls/ca.pem")
     assert "connection failed" in southbound(site, "show", who=own).stderr
@@ -162,7 +153,7 @@ def test_strangers_do_not_reach_the_database(site: Joined) -> None:
 
 
 def test_a_host_changes_only_its_own_rows(site: Joined) -> None:
-    own, other = chassis(site.second), chassis(site.first)
+    own, other = site.second.chassis(), site.first.chassis()
     binding = southbound(site, "--bare", "--columns=_uuid", "find", "Port_Binding", "logical_port=port-h1").stdout
     assert southbound(site, "set", "Chassis", own, "external_ids:test=1").returncode == 0
     for words in (
@@ -228,11 +219,11 @@ def test_a_host_that_lost_power_comes_back_by_setup_alone(site: Joined, name: st
 def test_the_first_host_stays_while_others_are_in_its_site(site: Joined) -> None:
     done = site.first.winlab("host", "teardown", check=False)
     assert "Other hosts have joined" in done.stderr
-    assert chassis(site.second) in done.stderr
+    assert site.second.chassis() in done.stderr
 
 
 def test_hosts_that_left_have_nothing_of_the_site(site: Joined) -> None:
-    gone = chassis(site.second)
+    gone = site.second.chassis()
     site.first.run("ovn-nbctl", "ls-del", "both")
     for host in site.hosts.all:
         host.run("ovs-vsctl", "del-br", "br-phy")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from hosts import Host, Hosts, install
+from hosts import Host, Hosts, install, one_site
 from hosts.host import WINLAB
 
 URI = "qemu+ssh://root@h2/system"
@@ -20,12 +20,7 @@ def site() -> Iterator[tuple[Host, Host, Host]]:
     install()
     with Hosts("h1", "h2", "laptop") as made:
         first, second, laptop = made.all
-        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
+        one_site(first, second)
         for host in (first, second):
             host.run("usermod", "-aG", "libvirt", "ann")
         yield first, second, laptop
@@ -68,8 +63,7 @@ def test_a_host_that_has_joined_is_added_for_all_users_and_removed(site: tuple[H
     ]  # fmt: skip
     assert listed[1]["memory_mib"] > 0
     shown = json.loads(first.winlab("hypervisor", "show", NAME, "-o", "json").stdout)
-    theirs = second.run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id").stdout.strip().strip('"')
-    assert shown["facts"]["chassis"] == theirs
+    assert shown["facts"]["chassis"] == second.chassis()
     assert set(shown["versions"]) == {"libvirt", "QEMU", "libvirt library"}
     assert first.winlab("list").returncode == 0
     first.winlab("hypervisor", "remove", NAME)
@@ -139,10 +133,7 @@ def test_doctor_compares_the_hosts(added: tuple[Host, Host, Host]) -> None:
 def test_a_member_sees_how_far_each_host_has_followed_although_one_is_off(added: tuple[Host, Host, Host]) -> None:
     """A lab of the first host is made while another one is off: OVN's "all have followed" never comes then."""
     first, second, _ = added
-    own, other = (
-        host.run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id").stdout.strip().strip('"')
-        for host in (first, second)
-    )
+    own, other = first.chassis(), second.chassis()
     wait = (
         "import sys; from winlab.adapters.overlay import ovn\n"
         "with ovn.connect() as northbound: northbound.await_followers(float(sys.argv[2]), sys.argv[1])"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from harness import Winlab
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
 SECOND = "hypervisor-2"
 SIZES = ("controllers.memory=1024", "linux_workers.count=1", "linux_workers.memory=768")
@@ -39,12 +39,7 @@ def lab() -> Iterator[Lab]:
     Winlab().ok("image", "build", "debian-13")  # hosts see this machine's cache, and have no internet
     with Hosts("h1", "h2") as made:
         first, second = made.all
-        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
+        one_site(first, second)
         first.winlab("hypervisor", "add", SECOND, "qemu+ssh://root@h2/system")
         done = first.winlab(*CREATE)
         yield Lab(made, first, second, done.stdout + done.stderr)

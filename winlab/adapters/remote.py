@@ -37,8 +37,8 @@ CAUTIOUS = (
 # A host without power is noticed after 5 s when ssh connects, and after 4 s later: libvirt's URIs have no such limits.
 OPTIONS = (*CAUTIOUS, "-oConnectTimeout=5", "-oServerAliveInterval=2", "-oServerAliveCountMax=2")
 FAILED = 255  # ssh's own exit code: it did not connect
-HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")  # a name, or an address
-USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?|[0-9A-Fa-f:]{2,45}")  # a name, or an address
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,34 @@ class Remote:
 
         :raises UsageError: ssh can't connect to what it names.
         """
-        parts = urlsplit(uri)
-        if parts.scheme.rpartition("+")[2] != "ssh":
+        if uri.partition(":")[0].rpartition("+")[2] != "ssh":
             return None
         try:
-            host, user, port = parts.hostname or "", parts.username or "", parts.port
+            return cls._read(uri)
         except ValueError as error:
-            raise _refused(uri, str(error)) from error
-        if not HOST.fullmatch(host) or (user and not USER.fullmatch(user)) or parts.password is not None:
-            raise _refused(uri, "It needs the name or address of a host; a user and a port are optional.")
+            cure = "Give 'qemu+ssh://user@host/system', for example."
+            raise UsageError(f"'{uri}' does not name a host for ssh.", why=str(error), cure=cure) from error
+
+    @classmethod
+    def parse(cls, text: str) -> Remote:
+        """The host of ``[USER@]HOST[:PORT]``, with or without ``ssh://``.
+
+        :raises UsageError: it is something else.
+        """
+        try:
+            return cls._read(f"ssh://{text.removeprefix('ssh://')}")
+        except ValueError as error:
+            cure = "Give a host such as 'ann@192.0.2.1' or 'ssh://ann@lab-1:2222'."
+            raise UsageError(f"'{text}' is not the ssh address of a host.", why=str(error), cure=cure) from error
+
+    @classmethod
+    def _read(cls, url: str) -> Remote:
+        """The host of a URL; ValueError says why ssh can't connect to it."""
+        parts = urlsplit(url)
+        host, user, port = parts.hostname or "", parts.username or "", parts.port
+        legal = url.isprintable() and HOST.fullmatch(host) and (not user or USER.fullmatch(user))
+        if not legal or parts.password is not None:
+            raise ValueError("It needs the name or address of a host; a user and a port are optional.")
         return cls(host, user, port)
 
     def __str__(self) -> str:
@@ -77,16 +96,20 @@ class Remote:
         return f"ssh://{f'{self.user}@' if self.user else ''}{host}{port}{path}"
 
     @property
+    def trial(self) -> str:
+        """A command by which a user tries ssh."""
+        return f"ssh {'' if self.port is None else f'-p {self.port} '}{self} true"
+
+    @property
     def cure(self) -> str:
         """What to do if ssh does not connect."""
-        port = "" if self.port is None else f"-p {self.port} "
-        return f"Run 'ssh {port}{self} true': it must work without a question. Confirm the host's key there once."
+        return f"Run '{self.trial}': it must work without a question. Confirm the host's key there once."
 
     def words(self, *options: str) -> list[str]:
-        """The command line of ssh without the command."""
+        """The command line of ssh without the command; *options* win over :data:`OPTIONS`."""
         port = [] if self.port is None else ["-p", str(self.port)]
         user = ["-l", self.user] if self.user else []
-        return ["ssh", *OPTIONS, *options, *port, *user, "--", self.host]
+        return ["ssh", *options, *OPTIONS, *port, *user, "--", self.host]
 
     def call(self, script: str, limit: float = LIMIT) -> str:
         """What a script of the shell prints there.
@@ -101,12 +124,6 @@ class Remote:
             if error.result.returncode != FAILED:
                 raise
             raise HostError(f"ssh can't connect to '{self}'.", why=error.why, cure=self.cure) from error
-
-
-def _refused(uri: str, why: str) -> UsageError:
-    return UsageError(
-        f"'{uri}' does not name a host for ssh.", why=why, cure="Give 'qemu+ssh://user@host/system', for example."
-    )
 
 
 def program() -> Path:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, settings
+from winlab.adapters.remote import Remote
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
@@ -84,7 +85,7 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
         tunnels.parse(wanted.tunnel_address)
     member = bool(wanted.join or known.joined)
     if wanted.join:
-        joining.Destination.parse(wanted.join)
+        Remote.parse(wanted.join)
         joining.check(known)
     if member and wanted.external_cidr:
         raise UsageError("The external subnet is the site's.", cure="Leave out --external-cidr on a host that joins.")

@@ -37,11 +37,32 @@ def test_only_ssh_has_a_host(uri: str, found: Remote | None) -> None:
 
 @pytest.mark.parametrize(
     "uri", ["qemu+ssh:///system", "qemu+ssh://-oProxyCommand=x/system", "qemu+ssh://a:b@host/system",
-            "qemu+ssh://-l@host/system", "qemu+ssh://host:port/system", "qemu+ssh://ho st/system"],
+            "qemu+ssh://-l@host/system", "qemu+ssh://host:port/system", "qemu+ssh://ho st/system", "ssh://["],
 )  # fmt: skip
 def test_what_ssh_could_take_for_an_option_is_refused(uri: str) -> None:
     with pytest.raises(UsageError):
         Remote.of(uri)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("h1", Remote("h1")),
+        ("ann@192.0.2.1", Remote("192.0.2.1", "ann")),
+        ("ssh://ann@lab_1.example:2222", Remote("lab_1.example", "ann", 2222)),
+    ],
+)
+def test_an_address_may_be_written_as_for_ssh(text: str, found: Remote) -> None:
+    assert Remote.parse(text) == Remote.parse(found.url("")) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-oProxyCommand=id", "ann@-x", "h1 id", "h1;id", "qemu+ssh://h1/system", "h1:x", "\n", "h1\n", "[", "h1:99999"],
+)
+def test_what_is_not_an_address_for_ssh_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not the ssh address"):
+        Remote.parse(text)
 
 
 def test_the_command_line_ends_options_before_the_host() -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import shlex
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
-from winlab.adapters.remote import CAUTIOUS
+from winlab.adapters.remote import Remote
 from winlab.design.plan.facts import HostFacts
-from winlab.errors import ConflictError, HostError, UsageError
+from winlab.errors import ConflictError, HostError
 from winlab.events import Progress
 from winlab.host import daemons, fabric
 from winlab.host import relay_program as program
@@ -21,11 +19,7 @@ from winlab.host.site import admission, certificates, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
-# ssh also takes options and host names of its configuration here; an option would let it run anything
-SITE = re.compile(
-    r"\A(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9_.-]*)@)?(?P<host>[A-Za-z0-9][A-Za-z0-9_.-]*)(?::(?P<port>\d{1,5}))?\Z"
-)
-OPTIONS = (*CAUTIOUS, "-oConnectTimeout=10", "-oServerAliveInterval=5", "-T")
+OPTIONS = ("-T", "-oConnectTimeout=10", "-oServerAliveInterval=5")  # the first host may be busy
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
 PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
 # sudo removes SSH_CONNECTION
@@ -36,40 +30,13 @@ SCRIPT = (
 REMOTE = f"sh -c {shlex.quote(SCRIPT)}"  # the user's shell there may be another one
 
 
-@dataclass(frozen=True)
-class Destination:
-    """The first host, as ssh takes it."""
-
-    target: str
-    port: str
-
-    @classmethod
-    def parse(cls, text: str) -> Destination:
-        """Read ``[USER@]HOST[:PORT]``, with or without ``ssh://``.
-
-        :raises UsageError: it is something else.
-        """
-        found = SITE.match(text.removeprefix("ssh://"))
-        if found is None:
-            raise UsageError(
-                f"'{text}' is not the ssh address of a host.",
-                cure="Give the site's first host, such as '--join ann@192.0.2.1' or '--join ssh://ann@lab-1:2222'.",
-            )
-        user = f"{found['user']}@" if found["user"] else ""
-        return cls(f"{user}{found['host']}", found["port"] or "")
-
-    def __str__(self) -> str:
-        """As ``--join`` takes it."""
-        return f"{self.target}:{self.port}" if self.port else self.target
-
-    def command(self) -> list[str]:
-        """The ssh command, as the user who called sudo: it has that user's keys, agent and known hosts."""
-        port = ["-p", self.port] if self.port else []
-        caller = os.environ.get("SUDO_USER", "")
-        agent = os.environ.get("SSH_AUTH_SOCK", "")
-        become = ["runuser", "-u", caller, "--", "env", f"HOME={Path(f'~{caller}').expanduser()}"]
-        become += [f"SSH_AUTH_SOCK={agent}"] if agent else []
-        return [*(become if caller not in {"", "root"} else []), "ssh", *OPTIONS, *port, self.target, REMOTE]
+def command(first: Remote, *options: str) -> list[str]:
+    """The ssh command, as the user who called sudo: it has that user's keys, agent and known hosts."""
+    caller = os.environ.get("SUDO_USER", "")
+    agent = os.environ.get("SSH_AUTH_SOCK", "")
+    become = ["runuser", "-u", caller, "--", "env", f"HOME={Path(f'~{caller}').expanduser()}"]
+    become += [f"SSH_AUTH_SOCK={agent}"] if agent else []
+    return [*(become if caller not in {"", "root"} else []), *first.words(*OPTIONS, *options)]
 
 
 def check(known: HostFacts) -> None:
@@ -94,8 +61,8 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     :raises UsageError: the first host's answer can't be used.
     :raises HostError: the first host can't be reached or refuses, or the controller does not connect.
     """
-    destination = Destination.parse(site)
-    own = address or tunnels.recorded() or tunnels.towards(_resolve(destination))
+    first = Remote.parse(site)
+    own = address or tunnels.recorded() or tunnels.towards(_resolve(first))
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     record.add("folders", str(program.FOLDER))
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
@@ -108,10 +75,10 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
     )
-    progress.say(f"asking {destination.target} to admit this host")
-    answer = messages.read(Answer, ask(destination, request), destination.target)
+    progress.say(f"asking {first} to admit this host")
+    answer = messages.read(Answer, ask(first, request), str(first))
     if wrong := certificates.fault(answer.certificate, key, answer.authority, known.chassis):
-        raise HostError(f"The certificate from {destination.target} {wrong}.", cure="Run the same command again.")
+        raise HostError(f"The certificate from {first} {wrong}.", cure="Run the same command again.")
     for path, content in (
         (program.KEY, key),
         (program.AUTHORITY, answer.authority),
@@ -123,51 +90,47 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     )
 
 
-def _resolve(destination: Destination) -> str:
+def _resolve(first: Remote) -> str:
     """The first host's address; ssh's own configuration may have another name for it."""
-    host = destination.target.rpartition("@")[2]
-    words = [word for word in destination.command()[:-2] if word != "-T"]
-    settings = dict(
-        line.split(maxsplit=1) for line in run([*words, "-G", host], timeout=20).stdout.splitlines() if " " in line
-    )
+    said = run(command(first, "-G"), timeout=20).stdout
+    settings = dict(line.split(maxsplit=1) for line in said.splitlines() if " " in line)
     try:
-        return str(socket.getaddrinfo(settings.get("hostname", host), 22, socket.AF_INET)[0][4][0])
+        return str(socket.getaddrinfo(settings.get("hostname", first.host), 22, socket.AF_INET)[0][4][0])
     except OSError as error:
         raise HostError(
-            f"The address of '{host}' is not known.", why=str(error), cure="Give it as --join USER@ADDRESS."
+            f"The IPv4 address of '{first.host}' is not known.", why=str(error), cure="Give it as --join USER@ADDRESS."
         ) from error
 
 
-def ask(destination: Destination, request: Request) -> str:
+def ask(first: Remote, request: Request) -> str:
     """Have the first host admit this one; returns its answer.
 
     :raises HostError: it can't be reached, refuses, or prints more than an answer.
     """
     cure = (
-        f"Check that 'ssh {destination.target} true' works without a password, and that this user may run 'sudo -n' "
+        f"Check that '{first.trial}' works without a password, and that this user may run 'sudo -n' "
         "there or is root. Run 'sudo winlab host setup' on the first host, with this version of winlab: it says if "
         "other hosts can't join, and why."
     )
     if os.environ.get("SUDO_USER") and not os.environ.get("SSH_AUTH_SOCK"):  # sudo removes it
-        again = f"'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join {destination}'"
+        again = f"'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join {first.url('')}'"
         cure += f" If your key is in an agent, run {again}: sudo hides the agent."
     try:
-        words, text = destination.command(), request.model_dump_json()
-        said = watched(words, stdin=text, timeout=LIMIT, most=messages.LARGEST)
+        said = watched([*command(first), REMOTE], stdin=request.model_dump_json(), timeout=LIMIT, most=messages.LARGEST)
     except CommandError as error:
         raise HostError(
-            f"{destination.target} did not admit this host.",
+            f"{first} did not admit this host.",
             why=error.result.stderr.strip()[-2000:] or "It printed nothing.",
             cure=cure,
             causes=[error],
         ) from error
     except OverdueError as error:
-        raise HostError(f"{destination.target} did not answer in time.", why=str(error), cure=cure) from error
+        raise HostError(f"{first} did not answer in time.", why=str(error), cure=cure) from error
     except FloodError as error:
         raise HostError(
-            f"{destination.target} printed more than an answer.",
+            f"{first} printed more than an answer.",
             why=f"An answer has at most {messages.LARGEST} bytes.",
-            cure=f"Check that 'ssh {destination.target} true' prints nothing.",
+            cure=f"Check that '{first.trial}' prints nothing.",
         ) from error
     lines = [line for line in said.stdout.split("\n") if line.strip()]
     return lines[-1] if lines else ""  # the user's shell there may have printed lines before

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from winlab import settings
-from winlab.adapters.remote import CAUTIOUS
+from winlab.adapters.remote import CAUTIOUS, Remote
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Quiet
@@ -21,7 +21,6 @@ from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.check import Status
 from winlab.host.site import certificates, checks, join, messages, tunnels
-from winlab.host.site.join import Destination
 from winlab.host.site.messages import Request
 from winlab.run import Result
 
@@ -44,34 +43,16 @@ def links(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fabric, "ovs_ids", lambda: {"ovn-encap-ip": "203.0.113.2"})
 
 
-@pytest.mark.parametrize(
-    ("text", "target", "port"),
-    [
-        ("h1", "h1", ""),
-        ("ann@192.0.2.1", "ann@192.0.2.1", ""),
-        ("ssh://ann@lab-1.example:2222", "ann@lab-1.example", "2222"),
-    ],
-)
-def test_the_first_host_is_an_address_of_ssh(text: str, target: str, port: str) -> None:
-    assert Destination.parse(text) == Destination.parse(str(Destination.parse(text))) == Destination(target, port)
-
-
-@pytest.mark.parametrize("text", ["-oProxyCommand=id", "ann@-x", "h1 id", "h1;id", "qemu+ssh://h1/system", "h1:", "\n"])
-def test_what_ssh_would_take_for_something_else_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not the ssh address"):
-        Destination.parse(text)
-
-
 def test_ssh_runs_as_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUDO_USER", "root")
-    own = Destination("h1", "2222").command()
+    own = join.command(Remote("h1", port=2222))
     assert own[0] == "ssh"
     assert {*CAUTIOUS, "-oConnectTimeout=10", "2222"} <= set(own)
-    assert own[-2] == "h1"
+    assert own[-1] == "h1"
     monkeypatch.setenv("SUDO_USER", "ann")
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     monkeypatch.setattr(Path, "expanduser", lambda path: Path("/home/ann"))
-    theirs = Destination("h1", "").command()
+    theirs = join.command(Remote("h1"))
     assert theirs[:4] == ["runuser", "-u", "ann", "--"]
     assert {"HOME=/home/ann", "SSH_AUTH_SOCK=/run/agent"} <= set(theirs)
 
@@ -98,7 +79,7 @@ def ssh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], str]
         key = certificates.make_key()
         request = certificates.make_request("c2", key)
         asked = Request(chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442)
-        return join.ask(Destination("ann@h1", ""), asked)
+        return join.ask(Remote("h1", "ann"), asked)
 
     return ask
 
@@ -122,7 +103,7 @@ def test_the_cure_says_how_to_keep_an_agent_that_sudo_hides(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     assert "agent" not in cure()
     monkeypatch.setenv("SUDO_USER", "root")  # ssh runs as it is
-    assert "'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join ann@h1'" in cure()
+    assert "'sudo --preserve-env=SSH_AUTH_SOCK winlab host setup --join ssh://ann@h1'" in cure()
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     assert "agent" not in cure()
 
