@@ -128,6 +128,11 @@ class HostFacts(MachineFacts, SiteFacts, _Record):
         return self.model_copy(update={"tunnel_mtus": mtus, "tunnel_mtu": min(mtus.values(), default=None)})
 
     @property
+    def bridge_address(self) -> str:
+        """This host's address on its external bridge."""
+        return self.external_address or self.external_gateway
+
+    @property
     def site(self) -> SiteFacts:
         """The facts of the site."""
         return SiteFacts.model_construct(**self.model_dump(include=set(SiteFacts.model_fields)))

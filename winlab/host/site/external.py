@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 
 from winlab import files
@@ -67,7 +66,7 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> None:
     :raises HostError: the kernel refuses the firewall table, or Open vSwitch a port.
     """
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
-    own = known.external_address or known.external_gateway
+    own = known.bridge_address
     prefix = known.external_network.prefixlen
     fabric.ensure_address(own, prefix, progress)
     fabric.vsctl("set", "Interface", BRIDGE, f"mtu_request={known.tunnel_mtu}")
@@ -106,15 +105,11 @@ def undo(record: Record, progress: Progress) -> None:
         record.save()
 
 
-def is_joined_to(addresses: Collection[str]) -> bool:
-    """Whether the bridge has a tunnel to each of these hosts.
-
-    :param addresses: of their tunnels.
-    """
-    ports = fabric.vsctl("list-ports", BRIDGE, check=False).stdout.split()
-    return all(port_name(address) in ports for address in addresses)
-
-
-def port_name(address: str) -> str:
-    """The name of the bridge's port for the tunnel to another host, as the program gives it."""
-    return f"wl-{int(ipaddress.IPv4Address(address)):08x}"
+def trouble() -> str:
+    """What is wrong with the bridge's tunnels, as a sentence; empty if nothing is."""
+    if not daemons.external_up():
+        return f"The program that joins {BRIDGE} to the other hosts' does not run."
+    found = fabric.vsctl("--bare", "--columns=options", "find", "Interface", "type=geneve", "options:key=flow").stdout
+    hosts = len([line for line in found.splitlines() if line])
+    tunnels = len([name for name in fabric.vsctl("list-ports", BRIDGE).stdout.split() if name.startswith("wl-")])
+    return "" if tunnels == hosts else f"{BRIDGE} has tunnels to {tunnels} hosts, and OVN to {hosts}."
