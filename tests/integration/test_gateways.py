@@ -12,7 +12,8 @@ import re
 import subprocess  # noqa: TID251 - pings while something else happens
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import pairwise
 
 import plans
 import pytest
@@ -23,7 +24,7 @@ from hosts.host import WINLAB
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import gateways
-from winlab.design.render.topology import Topology, topology
+from winlab.design.render.topology import topology
 
 LIMIT = 120  # seconds: only a hang exceeds it
 WRITE = """
@@ -66,7 +67,13 @@ class Site:
 
     def gateways(self, plan: Plan) -> list[str]:
         """The chassis of a lab's gateways, the preferred one first."""
-        words = ("--bare", "--columns=chassis_name,priority", "find", "Gateway_Chassis", f"external_ids:winlab={plan.lab}")
+        words = (
+            "--bare",
+            "--columns=chassis_name,priority",
+            "find",
+            "Gateway_Chassis",
+            f"external_ids:winlab={plan.lab}",
+        )
         said = self.each[0].run("ovn-nbctl", *words).stdout.split("\n\n")
         rows = [row.split() for row in said if row.strip()]
         return [name for name, _ in sorted(rows, key=lambda row: -int(row[1]))]
@@ -121,7 +128,10 @@ def plug(host: Host, plan: Plan, node: NodePlan) -> None:
     inside = ("ip", "-n", name)
     host.run("ip", "netns", "add", name)
     host.run("ip", "link", "add", card, "type", "veth", "peer", "name", "eth0", "address", node.mac, "netns", name)
-    for words in (("ethtool", "-K", card, "tx", "off"), ("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")):
+    for words in (
+        ("ethtool", "-K", card, "tx", "off"),
+        ("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off"),
+    ):
         host.run(*words)
     host.run(*inside, "address", "add", f"{node.address}/24", "dev", "eth0")
     host.run(*inside, "link", "set", "eth0", "mtu", "1442", "up")
@@ -158,8 +168,16 @@ def silence(host: Host, address: str, act: Callable[[], object]) -> float:
 
 def test_a_host_is_joined_to_one_that_comes_later_without_a_command(site: Site) -> None:
     for host in site.each:
-        others = {f"wl-{''.join(f'{int(part):02x}' for part in one.tunnel_address.split('.'))}" for one in site.each if one is not host}
-        within(lambda host=host, others=others: others <= set(host.run("ovs-vsctl", "list-ports", "br-winlab").stdout.split()))
+        others = {
+            f"wl-{''.join(f'{int(part):02x}' for part in one.tunnel_address.split('.'))}"
+            for one in site.each
+            if one is not host
+        }
+        within(
+            lambda host=host, others=others: (
+                others <= set(host.run("ovs-vsctl", "list-ports", "br-winlab").stdout.split())
+            )
+        )
 
 
 def test_two_hosts_have_one_gateway_and_it_stays_when_the_other_loses_power(site: Site) -> None:
