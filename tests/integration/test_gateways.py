@@ -67,13 +67,8 @@ class Site:
 
     def gateways(self, plan: Plan) -> list[str]:
         """The chassis of a lab's gateways, the preferred one first."""
-        words = (
-            "--bare",
-            "--columns=chassis_name,priority",
-            "find",
-            "Gateway_Chassis",
-            f"external_ids:winlab={plan.lab}",
-        )
+        columns = ("--bare", "--columns=chassis_name,priority")
+        words = (*columns, "find", "Gateway_Chassis", f"external_ids:winlab={plan.lab}")
         said = self.each[0].run("ovn-nbctl", *words).stdout.split("\n\n")
         rows = [row.split() for row in said if row.strip()]
         return [name for name, _ in sorted(rows, key=lambda row: -int(row[1]))]
@@ -128,17 +123,23 @@ def plug(host: Host, plan: Plan, node: NodePlan) -> None:
     inside = ("ip", "-n", name)
     host.run("ip", "netns", "add", name)
     host.run("ip", "link", "add", card, "type", "veth", "peer", "name", "eth0", "address", node.mac, "netns", name)
-    for words in (
-        ("ethtool", "-K", card, "tx", "off"),
-        ("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off"),
-    ):
-        host.run(*words)
+    host.run("ethtool", "-K", card, "tx", "off")
+    host.run("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")
     host.run(*inside, "address", "add", f"{node.address}/24", "dev", "eth0")
     host.run(*inside, "link", "set", "eth0", "mtu", "1442", "up")
     host.run(*inside, "route", "add", "default", "via", plan.network.gateway)
     host.run("ip", "link", "set", card, "up")
     set_ = ("--", "set", "Interface", card, f"external_ids:iface-id={node.port}")
     host.run("ovs-vsctl", "--may-exist", "add-port", "br-int", card, *set_)
+
+
+def port_to(host: Host) -> str:
+    """The port of the external bridge for the tunnel to a host."""
+    return "wl-" + "".join(f"{int(part):02x}" for part in host.tunnel_address.split("."))
+
+
+def external_ports(host: Host) -> set[str]:
+    return set(host.run("ovs-vsctl", "list-ports", "br-winlab").stdout.split())
 
 
 def guest(plan: Plan, node: NodePlan) -> str:
@@ -163,21 +164,13 @@ def silence(host: Host, address: str, act: Callable[[], object]) -> float:
         said, _ = pinging.communicate()
     assert time.monotonic() - began < LIMIT
     times = [float(found) for found in re.findall(r"^\[([0-9.]+)\] \d+ bytes from", said, re.MULTILINE)]
-    return max(later - earlier for earlier, later in zip(times, times[1:], strict=False))
+    return max(later - earlier for earlier, later in pairwise(times))
 
 
 def test_a_host_is_joined_to_one_that_comes_later_without_a_command(site: Site) -> None:
     for host in site.each:
-        others = {
-            f"wl-{''.join(f'{int(part):02x}' for part in one.tunnel_address.split('.'))}"
-            for one in site.each
-            if one is not host
-        }
-        within(
-            lambda host=host, others=others: (
-                others <= set(host.run("ovs-vsctl", "list-ports", "br-winlab").stdout.split())
-            )
-        )
+        others = {port_to(one) for one in site.each if one is not host}
+        within(lambda host=host, others=others: others <= external_ports(host))
 
 
 def test_two_hosts_have_one_gateway_and_it_stays_when_the_other_loses_power(site: Site) -> None:
@@ -247,7 +240,7 @@ def test_labs_are_not_reached_from_outside(site: Site) -> None:
 
 
 def test_a_floating_address_answers_again_when_its_gateway_s_host_is_gone(site: Site) -> None:
-    first, second, third = site.each
+    _, second, third = site.each
     cards = (MANAGEMENT, TUNNELS)
     address = site.second.nodes[2].floating
 
@@ -301,6 +294,5 @@ def test_a_host_that_left_has_no_tunnels_and_others_none_to_it(site: Site) -> No
     third.run("ovs-vsctl", "del-br", "br-phy")
     third.winlab("host", "teardown")
     assert "external" not in third.processes()
-    name = f"wl-{''.join(f'{int(part):02x}' for part in third.tunnel_address.split('.'))}"
     for host in (first, second):
-        within(lambda host=host: name not in host.run("ovs-vsctl", "list-ports", "br-winlab").stdout)
+        within(lambda host=host: port_to(third) not in external_ports(host))
