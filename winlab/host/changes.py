@@ -51,6 +51,7 @@ class Changes(BaseModel):
     ssl: bool = Field(False, description="Open vSwitch has the certificate with which this host joined a site")
     connection: bool = False
     switch: bool = False
+    bfd: bool = Field(False, description="OVN's gateways watch each other as often as a site of several hosts needs")
     sysctl: dict[str, str] = Field(default_factory=dict)
     table: bool = False
     firewalls: list[Firewall] = Field(default_factory=list)

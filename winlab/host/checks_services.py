@@ -143,15 +143,12 @@ def ovn(host: Host) -> list[Requirement]:
 @named("external bridge", "The host reaches labs through it.")
 def bridge(host: Host) -> list[Requirement]:
     """Whether the external bridge has its address, and whether its packets get out."""
-    if host.facts.joined:
-        return []  # labs reach the outside by the site's first host
     name = f"bridge {settings.BRIDGE}"
     why = "The host reaches labs through it, and labs reach the outside."
-    if trouble := fabric.bridge_trouble(host.facts.external_gateway, host.facts.external_network.prefixlen):
+    address, prefix = host.facts.bridge_address, host.facts.external_network.prefixlen
+    if trouble := fabric.bridge_trouble(address, prefix):
         return [Requirement(name, Status.FAIL, trouble, why, SETUP)]
-    requirements = [
-        Requirement(name, Status.OK, f"{host.facts.external_gateway}/{host.facts.external_network.prefixlen}", why)
-    ]
+    requirements = [Requirement(name, Status.OK, f"{address}/{prefix}", why)]
     taken = subnet.collision(host.facts.external_cidr, subnet.used_here(settings.BRIDGE))
     if taken is not None:
         detail = f"{host.facts.external_cidr} is also in use elsewhere: {taken.how}"
@@ -172,7 +169,8 @@ def _way_out(host: Host) -> Requirement:
     why = "Without it nodes reach no registry and no name server."
     if firewall.FORWARD.read_text(encoding="ascii").strip() != "1":
         return Requirement("way out", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
-    if trouble := firewall.table_trouble(host.facts.external_cidr, host.facts.datapath):
+    known = host.facts
+    if trouble := firewall.table_trouble(known.external_cidr, known.datapath, known.tunnel_mtu):
         why = "Without it nodes reach nothing outside, and guests reach the services of this host."
         return Requirement("way out", Status.FAIL, f"the firewall table 'inet {firewall.TABLE}' {trouble}", why, SETUP)
     if os.geteuid() != 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
+from winlab.host import external_program as external
 from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
 from winlab.run import find, run
@@ -35,6 +36,7 @@ UNITS = {
     "ovn-central": (("ovn-central.service",), ("ovn-northd.service",)),
     "ovn-host": (("ovn-host.service",), ("ovn-controller.service",)),
     "relay": ((program.UNIT.name,),),
+    "external": ((external.UNIT.name,),),
 }
 
 # The daemons of each service on a host without systemd, in the order of starting.
@@ -44,6 +46,7 @@ SERVICES = {
     "ovn-central": ("northd",),
     "ovn-host": ("controller",),
     "relay": ("relay",),
+    "external": ("external",),
 }
 
 # Without systemd and D-Bus there is no polkit, so the socket's group decides, as it does for polkit's rule anyway.
@@ -134,6 +137,13 @@ def relay_up() -> bool:
     return running(program.PID, "ovsdb-server") is not None
 
 
+def external_up() -> bool:
+    """Whether the program runs that joins the external bridges of a site's hosts (winlab.host.external_program)."""
+    if has_systemd():
+        return _unit_state("is-active", external.UNIT.name)
+    return running(external.PID, external.PROGRAM.name) is not None
+
+
 DAEMONS = {
     "virtlogd": Daemon(
         "virtlogd", "virtlogd", _virtlogd_up, ("virtlogd", "-d"), pidfile=Path("/run/virtlogd.pid"), program="virtlogd"
@@ -171,6 +181,14 @@ DAEMONS = {
         (*program.arguments(), "--detach", "--monitor", f"--pidfile={program.PID}"),
         pidfile=program.PID,
         program="ovsdb-server",
+    ),
+    "external": Daemon(
+        "external",
+        str(external.PROGRAM),
+        external_up,
+        ("sh", "-c", f"setsid {external.PROGRAM} follow </dev/null >/dev/null 2>&1 & echo $! >{external.PID}"),
+        pidfile=external.PID,
+        program=external.PROGRAM.name,
     ),
 }
 

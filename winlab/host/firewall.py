@@ -32,6 +32,8 @@ FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
 ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")
 LEGACY_TABLES = Path("/proc/net/ip_tables_names")
 
+GENEVE = 6081  # the port of tunnels, RFC 8926
+HEADERS = 40  # bytes of IPv4 and TCP before a segment
 # Packets of a router whose MAC begins as those of open labs do
 _OPEN = f"ether saddr & ff:ff:ff:00:00:00 == {OPEN_MAC}:00:00:00"
 # Nothing has this address and port. The table's rule for them shows any user that the table exists: sending fails.
@@ -66,7 +68,7 @@ RULES = (
 )
 
 
-def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = ()) -> str:
+def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = (), tunnel_mtu: int | None = None) -> str:
     """The text of winlab's own table. Loading it replaces the table in one transaction.
 
     Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab. Labs
@@ -74,6 +76,7 @@ def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = ()) -> str:
     a MAC that guests can't take.
 
     :param uplinks: the interfaces that lead out though they are named like a local bridge.
+    :param tunnel_mtu: the largest packet inside tunnels to the site's other hosts, in bytes; None: there are none.
     """
     out = "".join(
         f'\t\tiifname "{BRIDGE}" oifname "{name}" counter accept comment "{name} leads on"\n' for name in uplinks
@@ -82,6 +85,7 @@ def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = ()) -> str:
         f'\t\tiifname "{BRIDGE}" oifname "{name}" oifname != "{BRIDGE}" counter drop comment "closed to labs: {name}"\n'
         for name in bridges.LOCAL
     )
+    to_host, through = _among_hosts(tunnel_mtu) if tunnel_mtu else ("", "")
     return f"""\
 table inet {TABLE}
 delete table inet {TABLE}
@@ -97,7 +101,7 @@ table inet {TABLE} {{
 	}}
 
 	chain guests {{
-		ct state established,related counter accept
+{to_host}		ct state established,related counter accept
 		meta l4proto {{ icmp, ipv6-icmp }} counter accept
 		meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "a name server on this host"
 		{_OPEN} counter accept comment "labs whose network.reach is all"
@@ -106,7 +110,7 @@ table inet {TABLE} {{
 
 	chain forward {{
 		type filter hook forward priority filter; policy accept;
-		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "name servers"
+{through}		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "name servers"
 		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
 		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
 		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
@@ -123,7 +127,23 @@ table inet {TABLE} {{
 """
 
 
-def table_trouble(cidr: str, datapath: str) -> str:
+def _among_hosts(tunnel_mtu: int) -> tuple[str, str]:
+    """More rules for a host of a site of several: for packets to it, and through it.
+
+    Hosts take each other's tunnel packets from any network card: a node could send some to all labs. The external
+    bridge takes no larger packets than tunnels, so TCP of labs that do should not depend on messages about that.
+    """
+    segment = tunnel_mtu - HEADERS
+    drop = 'counter drop comment "tunnels are between hosts alone"'
+    return (
+        f"\t\tudp dport {GENEVE} {drop}\n",
+        f'\t\tiifname "{BRIDGE}" udp dport {GENEVE} {drop}\n'
+        f'\t\tiifname "{BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size > {segment} '
+        f'tcp option maxseg size set {segment} comment "segments of {segment} bytes pass tunnels"\n',
+    )
+
+
+def table_trouble(cidr: str, datapath: str, tunnel_mtu: int | None = None) -> str:
     """What is wrong with winlab's table, as the end of a sentence; empty if nothing is.
 
     Who may not read the rules sees only whether the table is there.
@@ -131,7 +151,7 @@ def table_trouble(cidr: str, datapath: str) -> str:
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
     if said.returncode != 0:
         return "" if "not permitted" in said.stderr and _sign_seen() else "is missing or out of date"
-    wanted = ruleset(cidr, datapath, bridges.leading_on())
+    wanted = ruleset(cidr, datapath, bridges.leading_on(), tunnel_mtu)
     return "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(wanted) else "has other rules than setup writes"
 
 
@@ -155,7 +175,7 @@ def trouble() -> str:
     if not settings.network_is_here():
         return ""
     known = facts.read_facts()
-    return table_trouble(known.external_cidr, known.datapath)
+    return table_trouble(known.external_cidr, known.datapath, known.tunnel_mtu)
 
 
 def restore(progress: Progress) -> None:
@@ -165,7 +185,7 @@ def restore(progress: Progress) -> None:
     """
     with alone(progress):
         known = facts.read_facts()
-        ensure_forwarding(known.external_cidr, known.datapath, Record(), progress)
+        ensure_forwarding(known.external_cidr, known.datapath, Record(), progress, known.tunnel_mtu)
 
 
 def require(progress: Progress) -> None:
@@ -184,18 +204,21 @@ def require(progress: Progress) -> None:
         )
 
 
-def ensure_forwarding(cidr: str, datapath: str, record: Record, progress: Progress) -> None:
-    """Let packets of the external subnet through and out.
+def ensure_forwarding(
+    cidr: str, datapath: str, record: Record, progress: Progress, tunnel_mtu: int | None = None
+) -> None:
+    """Let packets of the external subnet through and out; parameters as of :func:`ruleset`.
 
     :raises HostError: the kernel does not support nftables.
     """
     _switch_on(FORWARD, "IPv4 forwarding", record, progress)
     if datapath == "netdev":
         _switch_on(ARP_IGNORE, "arp_ignore, for the userspace datapath", record, progress)
-    if table_trouble(cidr, datapath):
+    if table_trouble(cidr, datapath, tunnel_mtu):
         progress.say(f"address translation for {cidr}")
         record.mark("table")
-        done = run(["nft", "-f", "-"], stdin=ruleset(cidr, datapath, bridges.leading_on()), check=False, timeout=20)
+        rules = ruleset(cidr, datapath, bridges.leading_on(), tunnel_mtu)
+        done = run(["nft", "-f", "-"], stdin=rules, check=False, timeout=20)
         if done.returncode != 0:
             raise HostError(
                 "The kernel refused winlab's firewall table.",

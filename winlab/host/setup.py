@@ -26,7 +26,7 @@ from winlab.host import (
     units,
 )
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, own_facts, relay, tunnels
+from winlab.host.site import admission, external, own_facts, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -157,7 +157,7 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_address(known.external_gateway, known.external_network.prefixlen, progress)
     ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
     fabric.ensure_switch(record, progress)
-    firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress)
+    firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
     admission.ensure_program(record, progress, trust=wanted.trust_python)
     if wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
@@ -166,6 +166,7 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
             known = known.with_tunnels({known.chassis: mtu}, {known.chassis, *admission.others(known.chassis)})
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
         ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
+        external.ensure(known, record, progress)
     return known
 
 
@@ -180,6 +181,8 @@ def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: P
     joining.ensure_controller(known, record, progress)
     daemons.ensure("ovn-host", record, progress)
     joining.wait_until_connected(known, progress, needed=bool(wanted.join))
+    if known.external_address:
+        external.ensure(known, record, progress)
     joining.warn_of_end(known, progress)
     return known
 

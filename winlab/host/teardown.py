@@ -10,7 +10,7 @@ from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.events import Progress, Quiet
 from winlab.host import daemons, fabric, firewall, labs, storage, units
 from winlab.host.changes import Changes, Record, alone
-from winlab.host.site import admission, join, own_facts
+from winlab.host.site import admission, external, join, own_facts
 from winlab.run import run
 
 
@@ -45,6 +45,7 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     if not record.path.exists():
         progress.say("there is nothing to undo", 1.0)
         return
+    external.undo(record, progress)
     admission.undo(record, known, progress)
     firewall.undo_forwarding(record, progress)
     if record.changes.pool:

@@ -55,7 +55,8 @@ class Northbound:
 
     def differences(self, topology: Topology) -> list[Difference]:
         """How the lab's network differs from what :meth:`apply` would write."""
-        return differences.of(rows.of(topology), *writes.there(self._api, topology))
+        wanted = rows.of(topology, registry.chassis(self._api))
+        return differences.of(wanted, *writes.there(self._api, topology))
 
     def ports_up(self, lab: str) -> dict[str, bool]:
         """The names of the lab's logical switch ports for machines, and whether a controller has bound each."""

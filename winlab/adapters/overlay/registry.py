@@ -5,12 +5,14 @@ So all users of a site see the same ones, and nothing else has to be kept. Sourc
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from ovsdbapp.backend.ovs_idl import command
 
-from winlab.adapters.registered import MOST, NAME, PREFIX
+from winlab.adapters.registered import MOST, NAME, PREFIX, Registered
 from winlab.design.plan.facts import HYPERVISOR
+from winlab.errors import WinlabError
 
 
 def texts(api: Any) -> dict[str, str]:
@@ -22,6 +24,15 @@ def texts(api: Any) -> dict[str, str]:
         if key.startswith(PREFIX) and NAME.fullmatch(name := key.removeprefix(PREFIX)) and name != HYPERVISOR
     }
     return {name: found[name] for name in sorted(found)[:MOST]}
+
+
+def chassis(api: Any) -> list[str]:
+    """OVN's names of these hypervisors, sorted; a record that can't be used is left out."""
+    found = set()
+    for name, text in texts(api).items():
+        with suppress(WinlabError):
+            found.add(Registered.parse(name, text).facts.chassis)
+    return sorted(found - {""})
 
 
 class Put(command.BaseCommand):  # type: ignore[misc]

@@ -5,9 +5,11 @@ Source: ovn-nb(5) for tables and columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from winlab.design.render import gateways
 from winlab.design.render.topology import SwitchPort, Topology
 
 # seconds and counts: a failed API server is removed after some 15 s
@@ -31,8 +33,11 @@ class LabRows:
     external: tuple[Row, ...]
 
 
-def of(top: Topology) -> LabRows:
-    """The rows of a topology."""
+def of(top: Topology, others: Sequence[str] = ()) -> LabRows:
+    """The rows of a topology.
+
+    :param others: the chassis of the site's further hypervisors.
+    """
     ids = top.external_ids
     dhcp = Row("DHCP_Options", {"cidr": top.dhcp_cidr, "options": top.dhcp_options, "external_ids": ids})
     dns = Row("DNS", {"records": top.dns, "external_ids": ids})
@@ -54,9 +59,9 @@ def of(top: Topology) -> LabRows:
         {
             "name": top.router,
             "options": top.router_options,
-            "ports": _router_ports(top),
+            "ports": _router_ports(top, gateways.gateways(top, others)),
             "nat": _nats(top),
-            "policies": _policies(top),
+            "policies": _policies(top, others),
             "static_routes": [route(prefix, hop, ids) for prefix, hop in hops.items()],
             # including the switch's: only the router answers ARP for an address that no port has
             "load_balancer": [row for row, _ in balancers],
@@ -94,7 +99,7 @@ def _claim(name: str, ids: dict[str, str]) -> Row:
     return Row("Logical_Switch_Port", {"name": name, **nothing, "enabled": [False], "external_ids": ids})
 
 
-def _policies(top: Topology) -> list[Row]:
+def _policies(top: Topology, others: Sequence[str]) -> list[Row]:
     return [
         Row(
             "Logical_Router_Policy",
@@ -105,7 +110,7 @@ def _policies(top: Topology) -> list[Row]:
                 "external_ids": top.external_ids,
             },
         )
-        for policy in top.policies
+        for policy in (*top.policies, *gateways.policies(top, others))
     ]
 
 
@@ -125,11 +130,9 @@ def _balancer(top: Topology, number: int) -> Row:
     )
 
 
-def _router_ports(top: Topology) -> list[Row]:
+def _router_ports(top: Topology, chassis: Sequence[str]) -> list[Row]:
     rows = []
     for port in top.router_ports:
-        name = f"{port.name}-{top.chassis}"
-        chassis = {"name": name, "chassis_name": top.chassis, "priority": 1, "external_ids": top.external_ids}
         rows.append(
             Row(
                 "Logical_Router_Port",
@@ -137,12 +140,21 @@ def _router_ports(top: Topology) -> list[Row]:
                     "name": port.name,
                     "mac": port.mac,
                     "networks": [port.network],
-                    "gateway_chassis": [Row("Gateway_Chassis", chassis)] if port.gateway else [],
+                    "gateway_chassis": [
+                        _gateway(top, port.name, name, priority)
+                        for priority, name in enumerate(reversed(chassis), 1)
+                        if port.gateway
+                    ],
                     "external_ids": top.external_ids,
                 },
             )
         )
     return rows
+
+
+def _gateway(top: Topology, port: str, chassis: str, priority: int) -> Row:
+    columns = {"chassis_name": chassis, "priority": priority, "external_ids": top.external_ids}
+    return Row("Gateway_Chassis", {"name": f"{port}-{chassis}", **columns})
 
 
 def _nats(top: Topology) -> list[Row]:

@@ -11,7 +11,7 @@ from typing import Any
 from ovsdbapp.backend.ovs_idl import command
 
 from winlab import account
-from winlab.adapters.overlay import differences, rows
+from winlab.adapters.overlay import differences, registry, rows
 from winlab.adapters.overlay.rows import POD_ROUTE, Row
 from winlab.design.plan import tags
 from winlab.design.render.topology import Topology
@@ -53,7 +53,7 @@ class Apply(_Write):
 
     def run_idl(self, txn: Any) -> None:
         """Write the rows."""
-        wanted = rows.of(self.topology)
+        wanted = rows.of(self.topology, registry.chassis(self.api))
         roots, ports = there(self.api, self.topology)
         matched = differences.match(wanted.roots, roots)
         self._made = dict(matched.pairs)  # others refer to these; after a conflict, the transaction is retried

@@ -65,6 +65,16 @@ def last_block(external_cidr: str) -> int:
     return ipaddress.IPv4Network(external_cidr).num_addresses // BLOCK - 2
 
 
+def host_addresses(external_cidr: str) -> list[str]:
+    """The external addresses of a site's further hosts: those of the first and the last block, which no lab gets.
+
+    The subnet's first address is the first host's.
+    """
+    network = ipaddress.IPv4Network(external_cidr)
+    places = (*range(2, BLOCK), *range(network.num_addresses - BLOCK, network.num_addresses - 1))
+    return [str(network[place]) for place in places]
+
+
 def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | None) -> list[str]:
     """The external addresses of a lab: one for its router, then one a node.
 

@@ -96,6 +96,21 @@ class _Record(BaseModel):
         exclude_if=lambda value: not value,
         description="on a site's first host: the largest packet inside each host's tunnels, in bytes, by chassis",
     )
+    external_addresses: dict[str, str] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,
+        description="on a site's first host: the addresses of the others on their external bridges, by chassis",
+    )
+    external_address: str = Field(
+        default="",
+        exclude_if=lambda value: not value,
+        description="on a host that has joined a site: its address on its external bridge",
+    )
+    gateway_mac: str = Field(
+        default="",
+        exclude_if=lambda value: not value,
+        description="on a host that has joined a site: the MAC of the first host's external bridge",
+    )
 
 
 class HostFacts(MachineFacts, SiteFacts, _Record):
@@ -111,6 +126,11 @@ class HostFacts(MachineFacts, SiteFacts, _Record):
         mtus = {**self.tunnel_mtus, **found}
         mtus = {chassis: mtu for chassis, mtu in mtus.items() if hosts is None or chassis in hosts}
         return self.model_copy(update={"tunnel_mtus": mtus, "tunnel_mtu": min(mtus.values(), default=None)})
+
+    @property
+    def bridge_address(self) -> str:
+        """This host's address on its external bridge."""
+        return self.external_address or self.external_gateway
 
     @property
     def site(self) -> SiteFacts:

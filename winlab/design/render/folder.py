@@ -30,6 +30,8 @@ def files(plan: Plan, expand: Expand) -> dict[str, bytes]:
 def _machines(plan: Plan, expand: Expand) -> dict[str, bytes]:
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
+    if not rows["spread"]:
+        del rows["spread"]
     contents = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
     for node in plan.nodes:
         contents[f"{node.name}/domain.xml"] = domain.domain_xml(

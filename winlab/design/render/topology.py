@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from winlab.design import cni
 from winlab.design.plan import addresses, tags
 from winlab.design.plan.cluster import API_PORT, network
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
 
 LEASE_SECONDS = 86400
@@ -87,6 +88,7 @@ class Topology:
 
     ``claims`` are names of ports of the external switch that nothing is plugged into, one for each block of external
     addresses. OVN allows a name once, so that of two labs that take a block at the same time only one gets it.
+    ``chassis`` is the first hypervisor's. ``spread`` says whether nodes are on others (:mod:`.gateways`).
     """
 
     external_ids: dict[str, str]
@@ -108,10 +110,11 @@ class Topology:
     policies: tuple[Policy, ...]
     balancers: tuple[Balancer, ...]
     chassis: str
+    spread: bool = False
 
 
 def topology(plan: Plan) -> Topology:
-    """The rows of the plan's lab; its router's gateway is on the host's own chassis."""
+    """The rows of the plan's lab at a site of one hypervisor; :mod:`.gateways` has what others add."""
     net = plan.network
     ids = tags.external_ids(plan)
     prefix = ipaddress.IPv4Network(net.cidr).prefixlen
@@ -159,6 +162,7 @@ def topology(plan: Plan) -> Topology:
         policies=_policies(plan, inside, outside),
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
+        spread=any(node.hypervisor != HYPERVISOR for node in plan.nodes),
         nats=(
             Nat("snat", net.router_external, net.cidr, ids),
             # pods that talk to the outside under their own addresses

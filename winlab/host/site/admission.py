@@ -16,7 +16,7 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, own_facts, relay, tunnels
+from winlab.host.site import certificates, external, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import run
 
@@ -85,10 +85,12 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
-    known = known.model_copy(update={"southbound": relay.southbound(address)}).with_tunnels(
-        {known.chassis: mtu, request.chassis: request.tunnel_mtu}
-    )
+    addresses = external.assigned(known, request.chassis, others(known.chassis))
+    known = known.model_copy(
+        update={"southbound": relay.southbound(address), "external_addresses": addresses}
+    ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})
     facts.write_facts(known)
+    external.ensure(known, record, progress)
     progress.say(f"admitting {request.chassis}")
     return Answer(
         chassis=known.chassis,
@@ -96,6 +98,8 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
         authority=relay.text(program.AUTHORITY),
         southbound=known.southbound,
         tunnel_address=own,
+        external_address=addresses[request.chassis],
+        gateway_mac=external.own_mac(),
         facts=SiteFacts(**known.site.model_dump()),
     )
 

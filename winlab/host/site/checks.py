@@ -8,11 +8,12 @@ import os
 from winlab.host import daemons
 from winlab.host import relay_program as program
 from winlab.host.check import SETUP, Host, Requirement, Status, named
-from winlab.host.site import certificates, join, relay, tunnels
+from winlab.host.site import certificates, external, join, relay, tunnels
 
 WHY_SOUTHBOUND = "OVN's databases on the first host control the network of all hosts of a site."
 WHY_CERTIFICATE = "Hosts of a site recognize each other by it."
 WHY_TUNNELS = "Nodes on different hosts reach each other through tunnels."
+WHY_EXTERNAL = "This host reaches labs whose gateway is on another one."
 
 
 @named("site", "Hosts of a site share OVN's databases.")
@@ -24,7 +25,8 @@ def site(host: Host) -> list[Requirement]:
         return [Requirement("site", Status.OK, "not known without root: 'sudo winlab doctor'", WHY_SOUTHBOUND)]
     now = datetime.datetime.now(datetime.UTC)
     connected = _controller(host) if host.facts.joined else _relay(host)
-    return [connected, judge_certificate(relay.text(program.CERTIFICATE), host.facts.joined, now), _tunnels(host)]
+    certificate = judge_certificate(relay.text(program.CERTIFICATE), host.facts.joined, now)
+    return [connected, certificate, _tunnels(host), _external()]
 
 
 def _controller(host: Host) -> Requirement:
@@ -60,6 +62,12 @@ def judge_certificate(certificate: str, joined: str, now: datetime.datetime) -> 
     if certificates.is_due(certificate, now):
         return Requirement("certificate", Status.WARN, f"ends on {ends:%Y-%m-%d}", WHY_CERTIFICATE, cure)
     return Requirement("certificate", Status.OK, f"valid until {ends:%Y-%m-%d}", WHY_CERTIFICATE)
+
+
+def _external() -> Requirement:
+    if wrong := external.trouble():
+        return Requirement("external network", Status.FAIL, wrong, WHY_EXTERNAL, SETUP)
+    return Requirement("external network", Status.OK, "is joined to those of the other hosts", WHY_EXTERNAL)
 
 
 def _tunnels(host: Host) -> Requirement:

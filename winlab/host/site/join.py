@@ -15,7 +15,7 @@ from winlab.events import Progress
 from winlab.host import daemons, fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, relay, tunnels
+from winlab.host.site import admission, certificates, external, messages, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
@@ -79,15 +79,24 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     answer = messages.read(Answer, ask(first, request), str(first))
     if wrong := certificates.fault(answer.certificate, key, answer.authority, known.chassis):
         raise HostError(f"The certificate from {first} {wrong}.", cure="Run the same command again.")
+    joined = known.model_copy(
+        update={
+            **answer.facts.model_dump(),
+            "joined": site,
+            "southbound": answer.southbound,
+            "external_address": str(answer.external_address),
+            "gateway_mac": answer.gateway_mac,
+            "recorded": True,
+        }
+    )
+    external.check(joined)
     for path, content in (
         (program.KEY, key),
         (program.AUTHORITY, answer.authority),
         (program.CERTIFICATE, answer.certificate),
     ):
         relay.write(path, content, record)
-    return known.model_copy(
-        update={**answer.facts.model_dump(), "joined": site, "southbound": answer.southbound, "recorded": True}
-    )
+    return joined
 
 
 def _resolve(first: Remote) -> str:

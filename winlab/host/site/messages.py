@@ -38,7 +38,11 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """Of the first host. ``southbound`` is where controllers connect to, and ``chassis`` the first host's own."""
+    """Of the first host. ``southbound`` is where controllers connect to, and ``chassis`` the first host's own.
+
+    ``external_address`` is for the host that joins, on its external bridge. ``gateway_mac`` is the MAC of the first
+    host's external bridge.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,6 +52,8 @@ class Answer(BaseModel):
     authority: Pem
     southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}$")
     tunnel_address: IPv4Address
+    external_address: IPv4Address
+    gateway_mac: str = Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")
     facts: SiteFacts
 
 

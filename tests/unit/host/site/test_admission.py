@@ -16,7 +16,7 @@ from winlab.events import Quiet
 from winlab.host import boot, changes, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, own_facts, relay, tunnels
+from winlab.host.site import admission, certificates, external, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import Result
 
@@ -51,6 +51,8 @@ class First:
         monkeypatch.setattr(relay, "ensure", lambda _chassis, address, *_more: self.relays.append(address))
         monkeypatch.setattr(ovn_sockets, "ensure", lambda one, *_more: self.sockets.append(one))
         monkeypatch.setattr(admission, "encaps", lambda: self.encaps)
+        monkeypatch.setattr(external, "ensure", lambda *_: None)
+        monkeypatch.setattr(external, "own_mac", lambda: "02:57:00:00:00:01")
         facts.write_facts(HostFacts(chassis="c1", resolvers=["192.0.2.53"]))
 
     def ensure_tunnels(self, address: str, *_more: Any) -> int:
@@ -75,6 +77,8 @@ def test_a_host_is_given_all_that_it_needs(first: First) -> None:
     assert first.sockets == [ovn_sockets.SOUTHBOUND]
     known = facts.read_facts()
     assert (known.southbound, known.tunnel_mtu) == (answer.southbound, 1442)
+    assert (str(answer.external_address), answer.gateway_mac) == ("172.31.240.2", "02:57:00:00:00:01")
+    assert known.external_addresses == {"c2": "172.31.240.2"}
 
 
 def test_later_hosts_find_the_same_site(first: First) -> None:
