@@ -199,7 +199,9 @@ class Site:
             raise HostError(
                 "The OVN northbound database does not answer.", why=str(error), cure="Run 'sudo winlab host setup'."
             ) from error
-        records = {name: partial(Registered.parse, name, text) for name, text in texts.items()}
+        records: dict[str, Callable[[], Registered]] = {
+            name: partial(Registered.parse, name, text) for name, text in texts.items()
+        }
         return records, tuple(found for key, text in rest.items() if (found := Left.parse(key, text)) is not None)
 
     def overlay(self) -> AbstractContextManager[Northbound]:

@@ -1,4 +1,4 @@
-"""What labs left on hypervisors that did not answer, as OVN's database records it. Members of the group can write there.
+"""What labs left on hypervisors that did not answer, as OVN's database records it. Nothing that is read is believed.
 
 A hypervisor that comes back still has machines of labs that were destroyed, or of nodes that were made elsewhere. They
 don't count as the lab's, and are removed as soon as it answers.
@@ -18,7 +18,9 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import UsageError
 
-LEFT = f"{PREFIX}left/"  # of its key in the external_ids of NB_Global; HYPERVISOR/LAB follows. No hypervisor is called so
+LEFT = (
+    f"{PREFIX}left/"  # of its key in the external_ids of NB_Global; HYPERVISOR/LAB follows. No hypervisor is called so
+)
 WORD = re.compile(r"[a-z][a-z0-9-]{0,62}")  # a lab or a node
 
 

@@ -119,7 +119,9 @@ def forget(name: Name, output: Format = Output.TABLE) -> None:
     if output is Output.JSON:
         current().result = {"forgotten": name}
     else:
-        say(f"The hypervisor '{name}' is forgotten. 'winlab repair' makes the nodes of a lab that were there elsewhere.")
+        say(
+            f"The hypervisor '{name}' is forgotten. 'winlab repair' makes the nodes of a lab that were there elsewhere."
+        )
 
 
 def _plain(one: Listed) -> dict[str, Any]:

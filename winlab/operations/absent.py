@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from winlab.adapters.left import Left
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design.plan import golden
+from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import HostError, WinlabError
 from winlab.events import Listener, Note
 from winlab.operations import recorded, remains
@@ -30,9 +31,22 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) 
     return list(hosts.silent)
 
 
-def require(
-    lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (), but: Collection[str] = ()
-) -> None:
+def lost(plan: Plan, hosts: Hypervisors) -> list[NodePlan]:
+    """The nodes of a plan whose hypervisors are no longer the site's: they were forgotten."""
+    there = {one.name for one in hosts}
+    return [
+        node
+        for node in plan.nodes
+        if node.hypervisor not in there and not any(one.is_maybe(node.hypervisor) for one in hosts.silent)
+    ]
+
+
+def gone(name: str) -> str:
+    """The sentence which says that a lab's hypervisor is not one of the site's."""
+    return f"The site no longer has the hypervisor '{name}'."
+
+
+def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (), but: Collection[str] = ()) -> None:
     """Check that all hypervisors answer that have machines of a lab.
 
     :param nodes: only these are needed; none: all.

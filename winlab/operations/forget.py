@@ -33,7 +33,8 @@ def forget(name: str, site: Site, tell: Listener) -> None:
     records = site.registered()
     if name not in records:
         raise NotFoundError(
-            f"There is no hypervisor '{name}'.", cure=f"Besides the first one there are: {', '.join(records) or 'none'}."
+            f"There is no hypervisor '{name}'.",
+            cure=f"Besides the first one there are: {', '.join(records) or 'none'}.",
         )
     text, record = "", None
     try:
@@ -84,8 +85,8 @@ def _require_lost(name: str, record: Registered) -> None:
     raise ConflictError(
         f"The hypervisor '{name}' answers by ssh: its machines may run.",
         why="A hypervisor that is forgotten is lost for good, and its machines are made elsewhere.",
-        cure=f"Use 'winlab hypervisor remove {name}' if no lab needs it. If only its libvirt hangs, run 'sudo winlab host "
-        "setup' there. Otherwise turn it off first.",
+        cure=f"If no lab needs it, use 'winlab hypervisor remove {name}'. If only its libvirt hangs, run 'sudo winlab "
+        "host setup' there. Otherwise turn it off first.",
     )
 
 
