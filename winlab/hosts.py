@@ -6,13 +6,14 @@ stops them.
 
 from __future__ import annotations
 
+from winlab.adapters.left import Left
 from winlab.events import Listener, ignore
-from winlab.operations import registry
+from winlab.operations import forget, registry
 from winlab.operations.registry import Listed, Shown
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
-__all__ = ["Hosts", "Listed", "Shown"]
+__all__ = ["Hosts", "Left", "Listed", "Shown"]
 
 
 class Hosts:
@@ -69,3 +70,22 @@ class Hosts:
         :raises HostError: it does not answer, or has no storage pool.
         """
         registry.remove(name, self.site, force=force)
+
+    @at_site
+    def forget(self, name: str, *, listener: Listener = ignore, stop: Stop = None) -> None:
+        """Forget one that does not answer and never will. What labs have there counts as gone.
+
+        If it comes back and is added again, what labs have there is removed.
+
+        :raises NotFoundError: there is none of this name.
+        :raises ConflictError: it answers.
+        """
+        forget.forget(name, self.site, listener)
+
+    @at_site
+    def left(self) -> tuple[Left, ...]:
+        """What labs left on hypervisors that did not answer. The next command that changes a lab removes it there.
+
+        :raises HostError: OVN's northbound database does not answer.
+        """
+        return self.site.left()

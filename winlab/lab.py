@@ -7,19 +7,21 @@ the event *stop* from another thread: it raises :class:`winlab.stopping.Stopped`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from winlab import operations, settings
 from winlab.design.plan.make import check_lab_name
-from winlab.errors import UsageError
+from winlab.errors import UsageError, WinlabError
 from winlab.events import Event, Listener, Told, ignore
 from winlab.node import Node
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
 if TYPE_CHECKING:
+    from winlab.adapters.left import Left
     from winlab.adapters.vm.domains import Machine
     from winlab.checks.report import Report
     from winlab.design.fault import Fault
@@ -116,6 +118,7 @@ class Lab:
         *,
         facts: HostFacts | None = None,
         machines: bool = True,
+        again: Mapping[str, str] | None = None,
         listener: Listener = ignore,
         stop: Stop = None,
     ) -> Proposal:
@@ -124,15 +127,18 @@ class Lab:
         :param facts: of the host; by default the site's.
         :param machines: whether nodes are to be made of it. A plan for :meth:`lock`, :meth:`bundle` or
             :meth:`build_golden` needs no room on the hypervisors, and a lab of this name does not matter.
+        :param again: nodes to make again, and the hypervisor of each; empty: any.
         :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
         :raises HostError: the site's hypervisors lack something, or do not answer.
         """
+        folder = self.site.folder(self.name)
         return operations.planning.make(
             spec,
             self.name,
             facts or self.site.host_facts,
             Told(listener, "plan"),
-            standing=operations.recorded.standing(self.site.folder(self.name)) if machines else (),
+            standing=operations.recorded.standing(folder) if machines else (),
+            again={**operations.recorded.again(folder), **(again or {})} if machines else {},
             site=self.site if machines else None,
         )
 
@@ -240,6 +246,15 @@ class Lab:
         return operations.resize.unchanged(self.name, self.site)
 
     @at_site
+    def elsewhere(self, node: str, hypervisor: str) -> Spec:
+        """The lab's spec for a plan with *again*: it uses as many hypervisors as it then has.
+
+        :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
+        """
+        operations.look.require_lab(self.name, self.site)
+        return operations.elsewhere.spec(self.name, self.site, {node: hypervisor})
+
+    @at_site
     def shrunk(self, node: str) -> Spec:
         """The lab's spec without a node, the last one of its pool.
 
@@ -251,14 +266,15 @@ class Lab:
         return operations.resize.shrunk(self.name, self.site, node)
 
     @at_site
-    def diff(self, plan: Proposal) -> Difference:
+    def diff(self, plan: Proposal, *, rebuild: str = "") -> Difference:
         """What :meth:`apply` would change, without asking the guests; false if that is nothing.
 
+        :param rebuild: as for :meth:`apply`.
         :raises NotFoundError: this account has no record of the lab.
         :raises ConflictError: the lab is not made from what is recorded, or joined an external cluster.
         """
         operations.look.require_lab(self.name, self.site)
-        return operations.diff.difference(plan.plan, self.site)
+        return operations.diff.difference(plan.plan, self.site, rebuild)
 
     @at_site
     def apply(
@@ -282,7 +298,8 @@ class Lab:
         :param restart: shut down machines whose sizes change, and start them again; otherwise the change takes effect
             at their next start.
         :param force: remove nodes even if their pods can't be moved.
-        :param rebuild: a worker that is removed and made again, with the same name and addresses.
+        :param rebuild: a worker that is removed and made again, with the same name and addresses; on the hypervisor
+            that the plan says.
         :raises NotFoundError: this account has no record of the lab; nothing was touched.
         :raises ConflictError: something can't be changed while the lab stands; nothing was touched.
         :raises WinlabError: a step failed; the same call continues.
@@ -789,6 +806,8 @@ class Lab:
     def destroy(self, *, anyone: bool = False, listener: Listener = ignore, stop: Stop = None) -> list[str]:
         """Remove every trace of the lab; safe to repeat. Images are kept.
 
+        What is on a hypervisor that does not answer is remembered: :meth:`left`.
+
         :param anyone: as in the constructor.
         :returns: what was removed, for display; empty if there was nothing.
         :raises UsageError: no lab can have this name.
@@ -797,3 +816,13 @@ class Lab:
         """
         check_lab_name(self.name, own=True)
         return operations.destroy.destroy(self.name, self.site, listener, anyone=anyone or self.anyone)
+
+    @at_site
+    def left(self) -> tuple[Left, ...]:
+        """What it left on hypervisors that did not answer; the next command that changes a lab removes it there.
+
+        What OVN does not say, because it does not answer, is missing.
+        """
+        with suppress(WinlabError):
+            return tuple(one for one in self.site.left() if one.lab == self.name)
+        return ()

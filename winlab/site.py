@@ -6,11 +6,13 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from winlab import lab_folder, settings, stopping
+from winlab.adapters.left import LEFT, Left
 from winlab.adapters.overlay import ovn
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.adapters.registered import Registered
@@ -85,9 +87,10 @@ class Site:
         return settings.use(self.places)
 
     @contextmanager
-    def hypervisors(self) -> Iterator[Hypervisors]:
+    def hypervisors(self, limit: float = others.LIMIT) -> Iterator[Hypervisors]:
         """The hypervisors, connected for the length of a with-block. Only the first one must answer.
 
+        :param limit: seconds in which each of the others must be connected.
         :raises AccessError: this user may not use libvirt.
         :raises HostError: the first one's libvirt does not answer.
         :raises UsageError: this host has joined the site of another one.
@@ -96,7 +99,7 @@ class Site:
         with connection.connected(self.places.libvirt) as conn, ExitStack() as opened:
             pool = partial(StoragePool, conn, self.pool_name)
             first = Hypervisor(HYPERVISOR, conn, pool, lambda: self.host_facts.machine)
-            rest = self._others(opened)
+            rest = self._others(opened, limit)
             self.silent = tuple(one for one in rest if isinstance(one, Silent))
             yield Hypervisors((first, *(one for one in rest if isinstance(one, Hypervisor))), self.silent)
 
@@ -118,7 +121,7 @@ class Site:
             names = [one.name for one in lacking]
             yield Hypervisors(tuple(one for one in hosts if one.name not in names), self.silent)
 
-    def _others(self, opened: ExitStack) -> list[Hypervisor | Silent]:
+    def _others(self, opened: ExitStack, limit: float) -> list[Hypervisor | Silent]:
         """The hypervisors besides the first, connected until *opened* ends.
 
         One that did not answer is not asked again for a while: each try takes seconds.
@@ -130,13 +133,18 @@ class Site:
         if facts is not None and not facts.southbound:
             return []  # so a site with one host needs no OVN for this
         try:
-            records = self.registered()
+            records, remains = self._records()
         except WinlabError as error:
             return [Silent("", error)]
         now = time.monotonic()
         resting = {name: one for name, (since, one) in self._resting.items() if now - since < REST and name in records}
         asked = {name: read for name, read in records.items() if name not in resting}
-        found = others.connect(asked, self.pool_name, opened)
+        found = [
+            replace(one, left=tuple(what for what in remains if what.hypervisor == one.name))
+            if isinstance(one, Hypervisor)
+            else one
+            for one in others.connect(asked, self.pool_name, opened, limit)
+        ]
         self._resting.update({one.name: (now, one) for one in found if isinstance(one, Silent)})
         return [*found, *resting.values()]
 
@@ -170,17 +178,31 @@ class Site:
         :raises HostError: it does not answer.
         """
 
-        def read() -> dict[str, str]:
+        return self._records()[0]
+
+    def left(self) -> tuple[Left, ...]:
+        """What labs left on hypervisors that did not answer; nothing on a site with one host.
+
+        :raises AccessError: this user may not use OVN's northbound database.
+        :raises HostError: it does not answer.
+        """
+        return self._records()[1] if self.host_facts.southbound else ()
+
+    def _records(self) -> tuple[dict[str, Callable[[], Registered]], tuple[Left, ...]]:
+        def read() -> tuple[dict[str, str], dict[str, str]]:
             with self.overlay() as northbound:
-                return northbound.hypervisors()
+                return northbound.hypervisors(), northbound.records(LEFT)
 
         try:
-            texts = stopping.patiently(read, limit=READING)
+            texts, rest = stopping.patiently(read, limit=READING)
         except TimeoutError as error:
             raise HostError(
                 "The OVN northbound database does not answer.", why=str(error), cure="Run 'sudo winlab host setup'."
             ) from error
-        return {name: partial(Registered.parse, name, text) for name, text in texts.items()}
+        records: dict[str, Callable[[], Registered]] = {
+            name: partial(Registered.parse, name, text) for name, text in texts.items()
+        }
+        return records, tuple(found for key, text in rest.items() if (found := Left.parse(key, text)) is not None)
 
     def overlay(self) -> AbstractContextManager[Northbound]:
         """A connection to OVN's northbound database, for the length of a with-block.

@@ -1,4 +1,4 @@
-"""Commands for a site's hypervisors: add, list, show, remove."""
+"""Commands for a site's hypervisors: add, list, show, remove, forget."""
 
 from __future__ import annotations
 
@@ -104,6 +104,24 @@ def remove(
         current().result = {"removed": name}
     else:
         say(f"The hypervisor '{name}' is removed. 'sudo winlab host teardown' there undoes its set-up.")
+
+
+@app.command()
+def forget(name: Name, output: Format = Output.TABLE) -> None:
+    """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
+
+    Example: sudo winlab hypervisor forget hypervisor-2
+    """
+    from winlab.hosts import Hosts
+
+    with current().shown(output) as tell:
+        Hosts().forget(name, listener=tell)
+    if output is Output.JSON:
+        current().result = {"forgotten": name}
+    else:
+        say(
+            f"The hypervisor '{name}' is forgotten. 'winlab repair' makes the nodes of a lab that were there elsewhere."
+        )
 
 
 def _plain(one: Listed) -> dict[str, Any]:

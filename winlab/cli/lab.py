@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,7 @@ from winlab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from winlab import Lab, Overview
+    from winlab.hosts import Left
 
 SPEC, SOURCES = SpecFlags(), SourceFlags()
 
@@ -192,6 +194,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
                 say(f"{node.tag.node}: {node.problem}")
             for one in node.pushed:
                 say(f"{node.tag.node}: {one}.")
+        _show_left(lab.left())
         if starting := [node.tag.node for node in statuses if node.autostart]:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
@@ -225,13 +228,17 @@ def _show_labs(found: Overview, output: Output) -> None:
         current().result = [
             {
                 "lab": name,
-                "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in machines],
+                "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in labs.get(name, ())],
+                "left": [
+                    {"hypervisor": one.hypervisor, "nodes": list(one.nodes)} for one in found.left if one.lab == name
+                ],
             }
-            for name, machines in labs.items()
+            for name in sorted({*labs, *(one.lab for one in found.left)})
         ]
         return
     if not labs:
         say("There are no labs.")
+        _show_left(found.left)
         return
     rows = [
         [
@@ -243,6 +250,12 @@ def _show_labs(found: Overview, output: Output) -> None:
         for name, machines in labs.items()
     ]
     print_table(["LAB", "NODES", "RUNNING", "AUTOSTART"], rows)
+    _show_left(found.left)
+
+
+def _show_left(left: Sequence[Left]) -> None:
+    for one in left:
+        say(one)
 
 
 def destroy(
@@ -250,10 +263,18 @@ def destroy(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Remove a lab and every trace of it. Images are kept for the next one."""
+    """Remove a lab and every trace of it. Images are kept for the next one.
+
+    Exit code 20: a hypervisor does not answer; what the lab has there is removed when it does.
+    """
     from winlab import Lab
 
+    own = Lab(lab)
     with current().shown(output) as tell:
-        removed = Lab(lab).destroy(anyone=anyone, listener=tell)
+        removed = own.destroy(anyone=anyone, listener=tell)
+    left = own.left()
     if output is Output.TABLE:
-        say(f"The lab '{lab}' is gone." if removed else f"There is nothing of a lab '{lab}'.")
+        rest = " as far as it could be reached" if left else ""
+        say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is nothing of a lab '{lab}'.")
+        _show_left(left)
+    raise typer.Exit(ExitCode.PARTLY if left else ExitCode.OK)

@@ -11,7 +11,7 @@ import typer
 from winlab import settings
 from winlab.cli import consent
 from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
-from winlab.cli.complete import complete_pools, complete_specs
+from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
@@ -134,6 +134,16 @@ def remove(
 def rebuild(
     node: NodeName,
     lab: LabName = settings.DEFAULT_LAB,
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            help="Make it on this hypervisor, also if the one that it is on does not answer.",
+            autocompletion=complete_hypervisors,
+            metavar="HYPERVISOR",
+            show_default=False,
+        ),
+    ] = "",
     force: Force = False,
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
@@ -147,7 +157,8 @@ def rebuild(
     own = Lab(lab, anyone=anyone)
     if output is Output.TABLE:
         say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
-    _carry_out(own, own.unchanged(), sources, until, output, accept_eula=accept_eula, force=force, rebuild=node)
+    spec = own.elsewhere(node, on) if on else own.unchanged()
+    _carry_out(own, spec, sources, until, output, accept_eula=accept_eula, force=force, rebuild=node, on=on)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
@@ -174,11 +185,12 @@ def _carry_out(
     restart: bool = False,
     force: bool = False,
     rebuild: str = "",
+    on: str = "",
 ) -> None:
     from winlab.cli.progress import clock
 
-    made = plan_of(lab, spec)
-    difference = lab.diff(made)
+    made = plan_of(lab, spec, again={rebuild: on} if on else None)
+    difference = lab.diff(made, rebuild=rebuild)
     if output is Output.TABLE and difference:
         _show(lab.name, difference)
     accepted = consent.accepted(accept_eula, lab.terms(made))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from winlab.operations import create as create
     from winlab.operations import destroy as destroy
     from winlab.operations import diff as diff
+    from winlab.operations import elsewhere as elsewhere
     from winlab.operations import explain as explain
     from winlab.operations import faults as faults
     from winlab.operations import golden as golden

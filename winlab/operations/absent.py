@@ -2,48 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from winlab.adapters.left import Left
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design.plan import golden
-from winlab.errors import HostError
-from winlab.operations import recorded
+from winlab.design.plan.model import NodePlan, Plan
+from winlab.errors import HostError, WinlabError
+from winlab.events import Listener, Note
+from winlab.operations import recorded, remains
 from winlab.site import Site
 
 
-def of_lab(lab: str, site: Site, hosts: Hypervisors) -> list[Silent]:
+def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) -> list[Silent]:
     """The hypervisors that do not answer and have machines of a lab, or may have some.
 
+    :param but: nodes that don't count.
     The lab's record says where its machines are. Another account's lab may be on any of them.
     """
     if not hosts.silent:
         return []
     if plans := recorded.standing(site.folder(lab)):
-        names = {node.hypervisor for plan in plans for node in plan.nodes} - {one.name for one in hosts}
+        needed = {node.hypervisor for plan in plans for node in plan.nodes if node.name not in but}
+        names = needed - {one.name for one in hosts}
         return [one for one in hosts.silent if any(map(one.is_maybe, names))]
     if lab.startswith(golden.LAB):
         return []  # golden images are made on the first hypervisor, which answers
     return list(hosts.silent)
 
 
-def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = ()) -> None:
+def lost(plan: Plan, hosts: Hypervisors) -> list[NodePlan]:
+    """The nodes of a plan whose hypervisors are no longer the site's: they were forgotten."""
+    there = {one.name for one in hosts}
+    return [
+        node
+        for node in plan.nodes
+        if node.hypervisor not in there and not any(one.is_maybe(node.hypervisor) for one in hosts.silent)
+    ]
+
+
+def gone(name: str) -> str:
+    """The sentence which says that a lab's hypervisor is not one of the site's."""
+    return f"The site no longer has the hypervisor '{name}'."
+
+
+def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (), but: Collection[str] = ()) -> None:
     """Check that all hypervisors answer that have machines of a lab.
 
     :param nodes: only these are needed; none: all.
+    :param but: these are not needed.
     :raises HostError: one does not.
     """
     if hosts.silent and nodes and {*nodes} <= {machine.tag.node for machine in hosts.machines(lab)}:
         return
-    for one in of_lab(lab, site, hosts):
+    for one in of_lab(lab, site, hosts, but):
         raise refusal(one, lab, site)
 
 
-def remains(silent: Silent, lab: str, site: Site) -> HostError:
-    """The error which says that a lab was removed except for what is there."""
+def leave(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> list[WinlabError]:
+    """Remember what a destroyed lab has on hypervisors that do not answer; returns why that could not be remembered."""
+    problems: list[WinlabError] = []
+    nodes = {node.name: node.hypervisor for plan in recorded.standing(site.folder(lab)) for node in plan.nodes}
+    for one in of_lab(lab, site, hosts):
+        there = tuple(node for node, host in nodes.items() if host == one.name)
+        left = Left(hypervisor=one.name, lab=lab, nodes=there, whole=True)
+        try:
+            if not one.name:
+                raise _remains(one, lab, site)
+            remains.remember(site, left)
+            tell(Note(lab=lab, text=f"{left} {one}"))
+        except WinlabError as error:
+            problems.append(error)
+    return problems
+
+
+def _remains(silent: Silent, lab: str, site: Site) -> HostError:
+    """The error which says that a lab was removed except for what is on hypervisors that are not known."""
     error = refusal(silent, lab, site)
-    cure = f"Run 'winlab destroy --lab {lab}' again when it answers."
-    if silent.name:
-        cure += f" If it never will, first run 'winlab hypervisor remove {silent.name} --force'."
+    cure = f"Run 'winlab destroy --lab {lab}' again when OVN answers."
     return HostError(error.what, why=f"The rest was removed. {error.why}", cure=cure, causes=error.causes)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.left import Left
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisors, Placed
@@ -23,7 +24,7 @@ from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
 from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import destroy, diff, golden, making, recorded, resize
+from winlab.operations import destroy, diff, golden, making, recorded, remains, resize
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.diff import Compared
 from winlab.operations.making import Until
@@ -52,7 +53,8 @@ def apply(
 
     :param restart: shut machines down whose sizes change, and start them again with the new ones.
     :param force: remove nodes even if their pods can't be moved, or the API server can't be asked.
-    :param rebuild: the name of a worker that is removed and created again.
+    :param rebuild: the name of a worker that is removed and created again; on another hypervisor, if the plan says so.
+        The old machine is remembered if its hypervisor does not answer (:mod:`winlab.operations.remains`).
     :raises NotFoundError: this account has no record of the lab; nothing was touched.
     :raises ConflictError: something can't be changed in an existing lab; nothing was touched.
     :raises ClusterError: the API server is needed, and does not answer; nothing was touched.
@@ -62,14 +64,19 @@ def apply(
 
     def work(under: Underway) -> None:
         folder, hosts = under.folder, under.hypervisors
-        compared = diff.compare(plan, site, hosts)
+        compared = diff.compare(plan, site, hosts, rebuild)
         require_possible(compared)
         with site.overlay() as northbound:
             northbound.require_free(topology(plan))
         amended = amendment(plan, compared, hosts, folder, restart=restart, force=force, rebuild=rebuild)
         if until == "guests" and folder.has(folder.kubeconfig) and not amended.reachable:
             _require_cluster_untouched(plan.lab, amended)
-        made.make(under, amended, partial(recorded.begin, folder, proposal, sorted(amended.rebuilt)))
+
+        def begin() -> None:
+            recorded.begin(folder, proposal, sorted(amended.rebuilt))
+            _leave_old(plan, compared, site, hosts)
+
+        made.make(under, amended, begin)
         if until != "cluster" and amended.reloaded and folder.has(folder.kubeconfig):
             # prepared nodes import no images by themselves: the record must say that this is still to be done
             text = f"New images are not in the nodes yet: 'winlab apply --lab {plan.lab}' finishes the change."
@@ -78,10 +85,21 @@ def apply(
             recorded.write(folder, proposal)
 
     with site.hypervisors() as hosts:  # before any other check
-        require_possible(diff.compare(plan, site, hosts))
+        require_possible(diff.compare(plan, site, hosts, rebuild))
     _abandon_others(plan, site, tell)
     made = making.prepare("apply", proposal, site, tell, until=until, origin=origin, consent=consent)
     carry_out(Job(plan.lab, work, storage=True), site, tell)
+
+
+def _leave_old(plan: Plan, compared: Compared, site: Site, hosts: Hypervisors) -> None:
+    """Remember the old machines of nodes that are made elsewhere because their hypervisors do not answer.
+
+    :raises HostError: OVN's northbound database does not answer, or refuses.
+    """
+    for name in (node.name for node in compared.changes.moved):
+        for host in {old.node(name).hypervisor for old in compared.held.plans} - {plan.node(name).hypervisor}:
+            if any(one.name == host for one in hosts.silent):
+                remains.remember(site, Left(hypervisor=host, lab=plan.lab, nodes=(name,)))
 
 
 def _require_cluster_untouched(lab: str, made: Amendment) -> None:
@@ -145,9 +163,15 @@ def amendment(
     rebuilt = {name for name in (begun.rebuilt if begun is not None else ()) if name in wanted}
     if rebuild and (begun is None or rebuild not in begun.cleared):  # otherwise this resumes with the new node
         rebuilt.add(rebuild)
+    cleared = () if begun is None else begun.cleared
+    moved = {node.name: node for node in changed.moved if node.name not in cleared}
+    rebuilt |= {*moved}
     why = "It is a member of etcd and has the cluster's keys; with a single one the cluster would be lost."
     for name in rebuilt:
-        removed[name] = resize.no_controller(plan, name, f"'{name}' is a controller and can't be rebuilt.", why)
+        if folder.has(folder.kubeconfig) or name not in moved:
+            resize.no_controller(plan, name, f"'{name}' is a controller and can't be rebuilt.", why)
+        # the old machine is where it was, if that hypervisor answers
+        removed[name] = there[name] if name in moved and name in there else plan.node(name)
     if there:
         folder.credentials()  # without them nothing can be created again or queried
     kept = tuple(node for node in plan.nodes if node.name not in removed)

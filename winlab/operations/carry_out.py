@@ -31,6 +31,7 @@ class Underway:
 
     :param tell: also writes the lab's journal.
     :param held: other locks, which end with the job.
+    :param cleaned: what the lab had left on hypervisors that answer again, as text; it was removed.
     """
 
     folder: LabFolder
@@ -38,6 +39,7 @@ class Underway:
     hypervisors: Hypervisors
     tell: Listener
     held: ExitStack
+    cleaned: tuple[str, ...] = ()
 
     @property
     def lab(self) -> LabOnSite:
@@ -84,7 +86,7 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
     :raises Stopped: the work was asked to stop.
     :raises WinlabError: the work failed.
     """
-    from winlab.operations import absent, look  # import the guests' clients, which single steps don't need
+    from winlab.operations import absent, look, remains  # import the guests' clients, which single steps don't need
 
     folder = site.folder(job.lab)
     with site.storage() if job.storage else site.hypervisors() as hosts, ExitStack() as held:
@@ -97,7 +99,11 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
             held.enter_context(folder.locked())
         if foreign:
             held.callback(folder.remove)
-        return job.work(Underway(folder, site, hosts, tell if foreign else folder.journaled(tell), held))
+        reported = tell if foreign else folder.journaled(tell)
+        cleaned: list[str] = []
+        if job.locks:
+            hosts, cleaned = remains.clean(site, hosts, reported, job.lab)
+        return job.work(Underway(folder, site, hosts, reported, held, tuple(cleaned)))
 
 
 def hold(folder: LabFolder, held: ExitStack, progress: Progress, doing: str) -> None:

@@ -18,10 +18,14 @@ from winlab.site import Site
 def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> list[str]:
     """Remove every trace of the lab, by its tags alone; safe to repeat. Images stay in the pool.
 
+    What it has, or may have, on a hypervisor that does not answer is remembered, and removed when that answers again
+    (:mod:`winlab.operations.remains`).
+
     :param anyone: even if another user made it.
     :returns: what was removed, as text; empty if there was nothing.
     :raises ConflictError: another user made it; nothing was touched.
-    :raises HostError: it has or may have machines on a hypervisor that does not answer; the rest was removed.
+    :raises HostError: it may have machines on hypervisors that are not known, because OVN does not answer; the rest
+        was removed.
     :raises Stopped: the work was asked to stop; the rest is still there.
     """
     removed: list[str] = []
@@ -51,7 +55,8 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
                 gone("context", kubeconfig.name(lab))
         except WinlabError as error:
             problems.append(error)
-        problems += [absent.remains(one, lab, site) for one in absent.of_lab(lab, site, hosts)]
+        removed.extend(under.cleaned)
+        problems += absent.leave(lab, site, hosts, record)
         try:
             deletion.tidy(lab, hosts, record)
         except WinlabError as error:

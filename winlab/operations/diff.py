@@ -54,14 +54,20 @@ class Compared:
     machines: tuple[Machine, ...]
 
 
-def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
+def compare(plan: Plan, site: Site, hosts: Hypervisors, rebuild: str = "") -> Compared:
     """Compare a lab with a plan, by its record and its machines.
 
+    :param rebuild: the name of a node that is made again.
     :raises NotFoundError: this account has no record of the lab.
     :raises ConflictError: its machines are not made from what is recorded, or it joined an external cluster.
     """
     held = recorded.read(site.folder(plan.lab))
-    absent.require(plan.lab, site, hosts)
+    again = {
+        rebuild,
+        *recorded.again(site.folder(plan.lab)),
+        *(one.name for one in absent.lost(held.wanted.plan, hosts)),
+    }
+    absent.require(plan.lab, site, hosts, but=again)
     if held.plan.joins:
         raise ConflictError(
             f"The lab '{plan.lab}' joined an external cluster.",
@@ -69,7 +75,7 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
             cure=f"Destroy the lab, which takes its nodes out of that cluster, and join again with another --workers; "
             f"or join more nodes as another lab: winlab join --lab {plan.lab}-2.",
         )
-    compared = Compared(held, changes(held.plans, plan), tuple(hosts.machines(plan.lab)))
+    compared = Compared(held, changes(held.plans, plan, again), tuple(hosts.machines(plan.lab)))
     known = {one.digest for one in (plan, *held.plans)}
     strange = [machine.tag.node for machine in compared.machines if machine.tag.plan not in known]
     if strange:
@@ -81,15 +87,17 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors) -> Compared:
     return compared
 
 
-def difference(plan: Plan, site: Site) -> Difference:
+def difference(plan: Plan, site: Site, rebuild: str = "") -> Difference:
     """What :func:`winlab.operations.apply.apply` would change.
 
+    :param rebuild: as there.
     :raises WinlabError: as :func:`compare`; or libvirt or OVN does not answer.
     """
     with site.hypervisors() as hosts:
-        compared = compare(plan, site, hosts)
+        compared = compare(plan, site, hosts, rebuild)
         there = {machine.tag.node for machine in compared.machines}
-        standing = [node for node in plan.nodes if node.name in there and node not in compared.changes.resized]
+        changed = (*compared.changes.resized, *compared.changes.moved)
+        standing = [node for node in plan.nodes if node.name in there and node not in changed]
         strayed = [row for node in standing for row in _strayed(node, hosts.on(node).conn)]
         pending = tuple(one for node in standing if (one := _pending(node, hosts.on(node).conn)) is not None)
         own = [(m.tag.node, one) for m in compared.machines for one in pushed.read(hosts.on(m).conn, m)]

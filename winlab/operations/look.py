@@ -11,6 +11,7 @@ from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.left import Left
 from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
@@ -20,18 +21,25 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import LabFolder
-from winlab.operations import recorded
+from winlab.operations import absent, recorded
 from winlab.site import Site
 from winlab.steps.power import clock
 from winlab.threads import Threads
 
+REBOOTED = "libvirt has not seen it run since it was started itself, as after a reboot of its host."
+LOOKING = 6.0  # seconds in which a hypervisor must be connected for a mere look; ssh has 5 for itself
+
 
 @dataclass(frozen=True)
 class Overview:
-    """Every lab with its machines; and why others may be missing, a sentence each: what did not answer."""
+    """Every lab with its machines; and why others may be missing, a sentence each: what did not answer.
+
+    ``left`` is what labs left on hypervisors that did not answer. It counts as theirs no longer.
+    """
 
     labs: dict[str, list[Machine]]
     unknown: tuple[str, ...]
+    left: tuple[Left, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,10 @@ def overview(site: Site) -> Overview:
     problems: list[WinlabError] = []
     with site.storage() as hosts:
         labs = traces.labs(hosts, site.overlay, problems.append)
-    return Overview(labs, (*map(str, site.silent), *(error.what for error in problems)))
+    left: tuple[Left, ...] = ()
+    with suppress(WinlabError):  # that OVN does not answer is reported already
+        left = site.left()
+    return Overview(labs, (*map(str, site.silent), *(error.what for error in problems)), left)
 
 
 def known_names(site: Site) -> list[str]:
@@ -212,36 +223,40 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     """The lab's nodes as they are now; each running node is asked over a verified login.
 
     A wrong clock, as after the host slept, is also a problem of the node, if it can be checked quickly. The state of
-    nodes on a hypervisor that does not answer is ``unknown``.
+    nodes on a hypervisor that does not answer is ``unknown``, and ``lost`` on one that was forgotten.
 
     :raises NotFoundError: there is no such lab.
     """
     folder = site.folder(lab)
-    with site.hypervisors() as hosts:
+    with site.hypervisors(LOOKING) as hosts:
         unknown = _unknown(folder, hosts)
         lab_machines = hosts.machines(lab) if unknown else find(lab, hosts)
         skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
         own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
+        lost = [one.state in domains.OFF and domains.is_unexplained(hosts.on(one).conn, one) for one in lab_machines]
     with Threads(max_workers=8) as pool:
         asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
         found = [
-            replace(status, pushed=programs, hypervisor=machine.hypervisor)
-            for status, programs, machine in zip(asked, own, lab_machines, strict=True)
+            replace(
+                status, pushed=programs, hypervisor=machine.hypervisor, problem=REBOOTED if rebooted else status.problem
+            )
+            for status, programs, machine, rebooted in zip(asked, own, lab_machines, lost, strict=True)
         ]
     return [*found, *unknown]
 
 
 def _unknown(folder: LabFolder, hosts: Hypervisors) -> list[NodeStatus]:
-    """The recorded nodes of a lab whose hypervisors do not answer."""
-    answering = {one.name for one in hosts}
-    return [
-        NodeStatus(tags.of(plan, node), "unknown", None, str(silent), hypervisor=node.hypervisor)
-        for plan in (recorded.standing(folder)[-1:] if hosts.silent else ())
-        for node in plan.nodes
-        if node.hypervisor not in answering
-        for silent in hosts.silent
-        if silent.is_maybe(node.hypervisor)
-    ]
+    """The recorded nodes of a lab whose hypervisors do not answer, or are no longer the site's."""
+    answering, found = {one.name for one in hosts}, []
+    for plan in recorded.standing(folder)[-1:]:
+        for node in plan.nodes:
+            if node.hypervisor in answering:
+                continue
+            silent = next((str(one) for one in hosts.silent if one.is_maybe(node.hypervisor)), "")
+            lost = f"{absent.gone(node.hypervisor)} 'winlab repair --lab {plan.lab}' makes the node on another one."
+            state = "unknown" if silent else "lost"
+            found.append(NodeStatus(tags.of(plan, node), state, None, silent or lost, hypervisor=node.hypervisor))
+    return found
 
 
 def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from winlab.adapters.vm import resources
 from winlab.design.plan import make as plans
@@ -42,12 +43,14 @@ def make(
     *,
     existing: ForeignCluster | None = None,
     standing: Sequence[Plan] = (),
+    again: Mapping[str, str] = MappingProxyType({}),
     site: Site | None = None,
 ) -> Proposal:
     """The plan of a lab.
 
     :param existing: an external cluster that the workers are to join.
     :param standing: the plans that it was made from, if it exists (:func:`winlab.design.plan.make.make`).
+    :param again: nodes that are placed again, as :func:`winlab.design.plan.placement.place` takes them.
     :param site: whose hypervisors are asked what they have, if there are several; None: the plan makes no machines, and
         what the spec says about hypervisors does not count.
     :raises UsageError: this host can't provide what the spec asks for, or a file that it names can't be read.
@@ -58,4 +61,4 @@ def make(
         with site.hypervisors() as hosts:
             at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts, lab)})
     counting = spec.on_one_host() if site is None else spec
-    return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing), at_hand)
+    return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing, again=again), at_hand)

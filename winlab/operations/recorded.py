@@ -120,6 +120,21 @@ def old_is_gone(folder: LabFolder, node: str) -> None:
         _write(folder, held.model_copy(update={"applying": applying}))
 
 
+def again(folder: LabFolder) -> dict[str, str]:
+    """The nodes that a change which has begun makes again on other hypervisors, and which these are."""
+    with suppress(WinlabError):
+        held = read(folder)
+        if (applying := held.applying) is not None:
+            before = {node.name: node.hypervisor for node in held.plan.nodes}
+            made = {*applying.rebuilt, *applying.cleared}
+            return {
+                node.name: node.hypervisor
+                for node in applying.plan.nodes
+                if node.name in made and before.get(node.name) != node.hypervisor
+            }
+    return {}
+
+
 def standing(folder: LabFolder) -> tuple[Plan, ...]:
     """Every plan that parts of the lab may be made from; empty if there is no readable record."""
     with suppress(WinlabError):

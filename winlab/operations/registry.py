@@ -11,7 +11,7 @@ from functools import partial
 from winlab import stopping
 from winlab.adapters.registered import Registered, check_name, check_uri
 from winlab.adapters.vm import connection, disks
-from winlab.adapters.vm.hypervisor import Hypervisor, Silent
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.adapters.vm.others import LIMIT
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
@@ -19,6 +19,7 @@ from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import facts as recorded
+from winlab.operations import forget, remains
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.threads import Threads
@@ -107,6 +108,8 @@ def names(site: Site) -> list[str]:
 def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
     """Record a hypervisor, after a check that labs can use it. Added again, its facts are read again.
 
+    What labs left there is removed; everything of labs if it was forgotten (:mod:`winlab.operations.forget`).
+
     :raises UsageError: the name or the URI can't be one; nothing was touched.
     :raises ConflictError: the name or the host is taken, or the host has not joined this site.
     :raises HostError: it can't be reached, or its libvirt does not answer or lacks the pool.
@@ -132,6 +135,7 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
             _ = host.pool
             for text in _version_notes(host, site):
                 tell(Note(text=text))
+            host = _cleaned(host, theirs.machine, site, tell)
             listed = _asked(host, uri)
         finally:
             connection.close(conn)
@@ -139,6 +143,7 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
             raise HostError(f"The hypervisor '{name}' does not answer.", why=listed.problem)
         with site.overlay() as northbound:
             northbound.put_hypervisor(name, record.model_copy(update={"facts": theirs.machine}).model_dump_json())
+            northbound.record({forget.FORGOTTEN + name: None})
         return listed
 
     return one_step(f"add hypervisor {name}", work, tell, usual=3)
@@ -163,7 +168,7 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
                 raise HostError(
                     f"The hypervisor '{name}' does not answer, so it is unknown whether labs have machines there.",
                     why=silent.reason,
-                    cure=f"Try again when it answers. If it never will: winlab hypervisor remove {name} --force",
+                    cure=f"Try again when it answers. If it never will: winlab hypervisor forget {name}",
                     causes=[silent.error],
                 )
         if labs := sorted({machine.tag.lab for one in hosts if one.name == name for machine in one.machines()}):
@@ -206,6 +211,22 @@ def _refuse_volumes(host: Hypervisor) -> None:
             f"Labs or snapshots have volumes on the hypervisor '{host.name}': {', '.join(labs + snapshots)}.",
             cure=f"Remove them first: {', '.join(removals)}. To remove it and leave them there: {anyway}",
         )
+
+
+def _cleaned(host: Hypervisor, facts: MachineFacts, site: Site, tell: Listener) -> Hypervisor:
+    """A hypervisor without what labs left there.
+
+    :raises WinlabError: something can't be removed.
+    """
+    for name, record in forget.forgotten(site).items():
+        if facts.chassis and record.facts.chassis == facts.chassis:
+            tell(Note(text=f"The host was the hypervisor '{name}', which was forgotten: its machines count as gone."))
+            remains.clear(host, tell)
+            with site.overlay() as northbound:
+                northbound.record({forget.FORGOTTEN + name: None})
+    host = replace(host, left=tuple(one for one in site.left() if one.hypervisor == host.name))
+    (host,) = remains.clean(site, Hypervisors((host,)), tell)[0]
+    return host
 
 
 def _uris(site: Site) -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 The lab is inspected, drift is repaired, and the lab is inspected again: a service in a guest can be seen only once its
 machine runs. Repairs use the steps of ``create`` wherever there is one. Nothing here makes a disk, resets a
-controller or restarts a running machine. What winlab did not make is reported and left alone.
+controller or restarts a running machine, except that nodes of a forgotten hypervisor are first made again elsewhere.
+What winlab did not make is reported and left alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import WinlabError
 from winlab.events import Listener, Note
-from winlab.operations import faults, look, recorded, room
+from winlab.operations import elsewhere, faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out, one_step
 from winlab.operations.drift import inspections
 from winlab.operations.drift.model import Drift, Finding, Subject
@@ -64,7 +65,10 @@ def repair(
         return drifts
 
     recorded.read(site.folder(lab))  # before the lock, which makes a folder
-    return carry_out(Job(lab, work, storage=True, locks=not check), site, tell)
+    lost = elsewhere.rebuild_lost(lab, site, tell, check=check)
+    if any(not one.mended for one in lost):
+        return lost  # the others' steps need all hypervisors of the plan
+    return lost + carry_out(Job(lab, work, storage=True, locks=not check), site, tell)
 
 
 def _repair(subject: Subject, tell: Listener, under: Underway) -> list[Drift]:

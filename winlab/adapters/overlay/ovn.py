@@ -6,7 +6,7 @@ Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -17,6 +17,7 @@ from ovsdbapp.schema.ovn_northbound import impl_idl
 from winlab import settings
 from winlab.adapters.overlay import differences, faults, registry, rows, southbound, writes
 from winlab.adapters.overlay.differences import Difference
+from winlab.adapters.registered import PREFIX
 from winlab.adapters.remote import forwarded
 from winlab.design.fault.base import SwitchRule
 from winlab.design.plan import golden, tags
@@ -190,7 +191,15 @@ class Northbound:
 
     def put_hypervisor(self, name: str, text: str | None) -> None:
         """Record a hypervisor, or remove its record if there is no text."""
-        self._execute(registry.Put(self._api, name, text))
+        self.record({PREFIX + name: text})
+
+    def records(self, prefix: str) -> dict[str, str]:
+        """What is recorded of the site under keys that begin with *prefix*: texts that anyone may have written."""
+        return registry.below(self._api, prefix)
+
+    def record(self, texts: Mapping[str, str | None]) -> None:
+        """Record texts of the site by their keys, and remove the records that have none; all or nothing."""
+        self._execute(registry.Put(self._api, texts))
 
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; returns whether there were any."""

@@ -5,6 +5,7 @@ So all users of a site see the same ones, and nothing else has to be kept. Sourc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,8 @@ from ovsdbapp.backend.ovs_idl import command
 from winlab.adapters.registered import MOST, NAME, PREFIX, Registered
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import WinlabError
+
+MOST_BELOW = 1000  # records that are no hypervisors
 
 
 def texts(api: Any) -> dict[str, str]:
@@ -35,18 +38,29 @@ def chassis(api: Any) -> list[str]:
     return sorted(found - {""})
 
 
-class Put(command.BaseCommand):  # type: ignore[misc]
-    """Record a hypervisor, or remove its record if there is no text."""
+def below(api: Any, prefix: str) -> dict[str, str]:
+    """The first records whose keys begin with *prefix*, by these keys, sorted."""
+    found = {
+        key: text
+        for row in api.tables["NB_Global"].rows.values()
+        for key, text in row.external_ids.items()
+        if key.startswith(prefix)
+    }
+    return {key: found[key] for key in sorted(found)[:MOST_BELOW]}
 
-    def __init__(self, api: Any, name: str, text: str | None) -> None:
+
+class Put(command.BaseCommand):  # type: ignore[misc]
+    """Write records by their keys, and remove those that have no text; one transaction."""
+
+    def __init__(self, api: Any, texts: Mapping[str, str | None]) -> None:
         super().__init__(api)
-        self.key = PREFIX + name
-        self.text = text
+        self.texts = texts
 
     def run_idl(self, _txn: Any) -> None:
-        """Write the key; other keys stay as they are, even if they change at the same time."""
+        """Write the keys; other keys stay as they are, even if they change at the same time."""
         for row in self.api.tables["NB_Global"].rows.values():
-            if self.text is None:
-                row.delkey("external_ids", self.key)
-            else:
-                row.setkey("external_ids", self.key, self.text)
+            for key, text in self.texts.items():
+                if text is None:
+                    row.delkey("external_ids", key)
+                else:
+                    row.setkey("external_ids", key, text)

@@ -18,6 +18,7 @@ Connection: TypeAlias = libvirt.virConnect
 # Seconds for opening a connection. An open one has no keepalive: libvirtd answers none while five requests take
 # long (max_client_requests). After 30 s of that, or of a winlab stopped by Ctrl-Z, it would close the connection.
 OPENING = 60.0
+UNREACHED = ("No route to host", "timed out", "Network is unreachable")  # ssh's words for a host that it can't reach
 
 
 def _quiet(_context: object, _error: object) -> None:
@@ -49,7 +50,8 @@ def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virCo
         text = str(error)
         refused = "ermission denied" in text or "authentication" in text
         if host is not None and not (refused and "libvirt-sock" in text):
-            raise HostError(f"libvirt at '{uri}' does not answer.", why=text, cure=host.cure) from error
+            why = f"The host is off or cut off: {text}" if any(words in text for words in UNREACHED) else text
+            raise HostError(f"libvirt at '{uri}' does not answer.", why=why, cure=host.cure) from error
         if refused:
             raise AccessError(
                 f"You may not use libvirt at '{uri}'.",

@@ -194,6 +194,17 @@ def _state(domain: libvirt.virDomain) -> str:
 
 
 @answering()
+def is_unexplained(conn: libvirt.virConnect, machine: Named) -> bool:
+    """Whether the domain is off and libvirt has not seen it run since it was started itself, as after a host's reboot.
+
+    Source: virDomainShutoffReason; libvirt keeps no reason when it ends.
+    """
+    domain = find(conn, machine)
+    unknown = [libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN]
+    return domain is not None and domain.state() == unknown
+
+
+@answering()
 def disk_trouble(conn: libvirt.virConnect, machine: Named) -> Literal["full", "failed"] | None:
     """Why QEMU paused the domain, if a disk is the cause: there was no space left, or it can't be read or written."""
     domain = find(conn, machine)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
+from winlab.adapters.left import Left
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine, Named
@@ -32,12 +33,14 @@ class Hypervisor:
 
     :param open_pool: opens its storage pool; raises HostError if it has none.
     :param read_facts: reads its facts; raises UsageError if they can't be read.
+    :param left: what labs left here while it did not answer: it counts as theirs no longer.
     """
 
     name: str
     conn: Connection
     open_pool: Callable[[], StoragePool]
     read_facts: Callable[[], MachineFacts]
+    left: tuple[Left, ...] = ()
 
     @cached_property
     def pool(self) -> StoragePool:
@@ -57,7 +60,8 @@ class Hypervisor:
 
     def machines(self, lab: str | None = None) -> list[Machine]:
         """Its machines, of one lab or of all, sorted: see :func:`winlab.adapters.vm.domains.machines`."""
-        return [replace(one, hypervisor=self.name) for one in domains.machines(self.conn, lab)]
+        found = [one for one in domains.machines(self.conn, lab) if not any(left.has(one.tag) for left in self.left)]
+        return [replace(one, hypervisor=self.name) for one in found]
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,8 @@ class Hypervisors:
         raise HostError(
             f"This site has no hypervisor '{node.hypervisor}'.",
             why=f"It has: {', '.join(one.name for one in self.each)}.",
-            cure="Run the command at the site that the lab was made at.",
+            cure="If it was lost, 'winlab repair' makes the node on another one. Otherwise run the command at the site "
+            "that the lab was made at.",
         )
 
     def machines(self, lab: str | None = None) -> list[Machine]:

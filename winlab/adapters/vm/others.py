@@ -16,12 +16,15 @@ from winlab.threads import Threads
 LIMIT = 20.0  # seconds in which one must be connected: ssh has 5 for itself
 
 
-def connect(records: Mapping[str, Callable[[], Registered]], pool: str, opened: ExitStack) -> list[Hypervisor | Silent]:
+def connect(
+    records: Mapping[str, Callable[[], Registered]], pool: str, opened: ExitStack, limit: float = LIMIT
+) -> list[Hypervisor | Silent]:
     """Connect to all of them, in their order.
 
     :param records: by name; raises WinlabError if the record can't be used.
     :param pool: the name of the storage pool.
     :param opened: ends the connections.
+    :param limit: seconds in which each must be connected.
     """
     if not records:
         return []
@@ -29,7 +32,7 @@ def connect(records: Mapping[str, Callable[[], Registered]], pool: str, opened: 
     def one(name: str, read: Callable[[], Registered]) -> Hypervisor | Silent:
         try:
             record = read()
-            conn = connection.connect(record.uri, LIMIT)
+            conn = connection.connect(record.uri, limit)
         except WinlabError as error:
             return Silent(name, error)
         opened.callback(connection.close, conn)

@@ -6,7 +6,7 @@ compared by name, everything else by field. What can't be changed in an existing
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -77,7 +77,8 @@ class Changes:
     """All differences, and the parts of the plans that they are about.
 
     ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those whose labels or taints change in
-    the cluster; ``dropped`` and ``altered`` are add-ons as they were.
+    the cluster, ``moved`` those that are made again on another hypervisor; ``dropped`` and ``altered`` are add-ons as
+    they were.
     """
 
     every: tuple[Change, ...] = ()
@@ -85,6 +86,7 @@ class Changes:
     removed: tuple[NodePlan, ...] = ()
     resized: tuple[NodePlan, ...] = ()
     registered: tuple[NodePlan, ...] = ()
+    moved: tuple[NodePlan, ...] = ()
     dropped: tuple[AddonPlan, ...] = ()
     altered: tuple[AddonPlan, ...] = ()
 
@@ -104,9 +106,10 @@ class _Collected:
         self.rows[Change(kind, what, _text(before), _text(after), why, "never" if kind == "refused" else when)] = None
 
 
-def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
+def changes(standing: Sequence[Plan], wanted: Plan, again: Collection[str] = ()) -> Changes:
     """The changes that make a lab match another plan of the same name.
 
+    :param again: the nodes that are made again, so that they may be on another hypervisor.
     :param standing: the plans that the lab is made from, the oldest first: one, or several while a change is under way.
     """
     told = _Collected()
@@ -125,7 +128,7 @@ def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
     for node in removed:
         why = "it is drained and leaves the cluster first" if node.is_member else ""
         told.add("removed", f"node {node.name}", _described(node), why=why)
-    names, resized, registered = {node.name for node in wanted.nodes}, {}, {}
+    names, resized, registered, elsewhere = {node.name for node in wanted.nodes}, {}, {}, {}
     for plan in standing:
         taint = _taint(told, plan, wanted)
         for old in plan.nodes:
@@ -134,6 +137,12 @@ def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
             node = wanted.node(old.name)
             if taint and old.role == "controller":
                 registered[node.name] = node
+            if old.hypervisor != node.hypervisor and node.name in again:
+                told.add(
+                    "changed", f"node {node.name}: hypervisor", old.hypervisor, node.hypervisor, "it is made again"
+                )
+                elsewhere[node.name] = node
+                old = old.model_copy(update={"hypervisor": node.hypervisor})
             kept = _kept(told, old, node, moved=plan.network.cidr != wanted.network.cidr)
             if kept and _sizes(told, old, node):
                 resized[node.name] = node
@@ -147,6 +156,7 @@ def changes(standing: Sequence[Plan], wanted: Plan) -> Changes:
         removed,
         tuple(resized.values()),
         tuple(registered.values()),
+        tuple(elsewhere.values()),
         dropped,
         altered,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from winlab import settings
@@ -73,6 +74,7 @@ def make(
     foreign: ForeignCluster | None = None,
     standing: Sequence[Plan] = (),
     kept: Kept | None = None,
+    again: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Decide every name, address and size of the lab. Reads nothing: the same arguments give the same plan.
 
@@ -81,6 +83,7 @@ def make(
     :param standing: the plans that the lab was made from, the oldest first: its nodes keep their external addresses
         and their hypervisors.
     :param kept: the identity that it keeps from another lab; by default what the existing lab keeps.
+    :param again: nodes that are placed again, as :func:`winlab.design.plan.placement.place` takes them.
     :raises UsageError: the spec is impossible on this host (networks overlap, external network too small).
     :raises HostError: the site's hypervisors lack something (:func:`winlab.design.plan.placement.place`).
     """
@@ -123,7 +126,7 @@ def make(
             nodes.append(golden.clone(node, stock) if pool.golden else node)
     if kept is not None:
         _check_kept(kept, cidr, nodes)
-    placed = placement.place(spec, nodes, stock.hypervisors, standing)
+    placed = placement.place(spec, nodes, stock.hypervisors, standing, again)
     if placed:
         nodes, installed = (
             [node.model_copy(update={"hypervisor": placed[node.name].host}) for node in some]

@@ -7,8 +7,9 @@ with what no one uses now, as :mod:`winlab.operations.room` does again before ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.hosts import HostStock, gib
@@ -38,13 +39,18 @@ class Placement:
 
 
 def place(
-    spec: Spec, nodes: Sequence[NodePlan], hosts: Sequence[HostStock], standing: Sequence[Plan] = ()
+    spec: Spec,
+    nodes: Sequence[NodePlan],
+    hosts: Sequence[HostStock],
+    standing: Sequence[Plan] = (),
+    again: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Placement]:
     """The placement of each node, by its name; empty if the site's only hypervisor was not asked.
 
     :param hosts: the site's hypervisors, the first one first; empty: there is one, and it is not asked.
     :param standing: the plans that the lab was made from, the oldest first: its nodes stay where they are. Without a
         record they stay where something of them was found.
+    :param again: nodes that are made again, wherever they were: the hypervisor that each is to be on; empty: any.
     :raises UsageError: the spec names a hypervisor that the site does not have, or the lab is on more than it says.
     :raises HostError: a hypervisor that is needed is full or does not answer, or there are too few.
     """
@@ -60,6 +66,9 @@ def place(
     for pool, group in groups.items():
         if group.count and group.hypervisor is not None and group.hypervisor not in names:
             raise _unknown(_field(spec, pool), group.hypervisor, names)
+    for name in filter(None, again.values()):
+        if name not in names:
+            raise _unknown("--on", name, names)
     if not hosts:
         return {}
     board = _Board({host.name: _Room(host, number) for number, host in enumerate((given | gone).values())})
@@ -67,7 +76,19 @@ def place(
     left: list[NodePlan] = []
     for node in nodes:
         group, host = groups[node.pool], there.get(node.name)
-        if host is not None and group.hypervisor in (None, host) and not (group.apart and board.has(host, node)):
+        if chosen := again.get(node.name):
+            if group.hypervisor not in (None, chosen):
+                raise _pinned_elsewhere(node.name, _field(spec, node.pool), group.hypervisor)
+            is_there = found.get(node.name) == chosen  # a change that was interrupted has made it
+            placed[node.name] = board.keep(chosen, node, FOUND) if is_there else board.pin(chosen, node, "--on")
+        elif node.name in again and group.hypervisor is None:
+            left.append(node)
+        elif (
+            host is not None
+            and node.name not in again
+            and group.hypervisor in (None, host)
+            and not (group.apart and board.has(host, node))
+        ):
             placed[node.name] = board.keep(host, node, why)
         elif group.hypervisor is not None:
             placed[node.name] = board.pin(group.hypervisor, node, _field(spec, node.pool))
@@ -287,6 +308,14 @@ def _too_few(needed: int, names: Sequence[str]) -> HostError:
     return HostError(
         f"The lab is to use {needed} hypervisors, and the site has {len(names)}: {', '.join(names)}.",
         cure=f"{ADD} Or let the lab use fewer: the third number of its spec, or --set hypervisors={len(names)}.",
+    )
+
+
+def _pinned_elsewhere(node: str, field: str, host: str | None) -> UsageError:
+    return UsageError(
+        f"--on: the spec has '{node}' on '{host}'.",
+        why=f"{field} says so for all nodes of its pool.",
+        cure=f"Leave out --on, or say '--on {host}'.",
     )
 
 

@@ -240,7 +240,10 @@ def _node_port(plan: Plan, node: NodePlan) -> SwitchPort:
     # Pods that are not encapsulated come from the node's MAC with addresses of their own; which, is not known yet.
     routed = node.is_member and cni.get(plan.cluster.profile).encapsulation == "none"
     pods = f" {plan.cluster.pod_cidr}" if routed else ""
-    return SwitchPort(node.port, own, tags.external_ids(plan, node), dhcp=True, security=own + pods)
+    # an old machine of a node that was made again elsewhere must not get its port when its hypervisor is back
+    chassis = plan.hypervisors[node.hypervisor].chassis if plan.hosts else ""
+    options = (("requested-chassis", chassis),) if chassis else ()
+    return SwitchPort(node.port, own, tags.external_ids(plan, node), options=options, dhcp=True, security=own + pods)
 
 
 def _names(plan: Plan) -> dict[str, str]:

@@ -1,0 +1,67 @@
+"""Make nodes again on another hypervisor, because theirs is lost or is to be left. What was on their disks is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from winlab.design.plan.model import NodePlan
+from winlab.design.spec.model import Spec
+from winlab.errors import NotFoundError
+from winlab.events import Listener, Note, Told
+from winlab.operations import absent, apply, planning, recorded, resize
+from winlab.operations.drift.model import Drift
+from winlab.site import Site
+
+CONTROLLER = "It has the cluster's keys and etcd's data: destroy the lab and create it again."
+ELSEWHERE = "made again on another hypervisor; what was on its disk is lost"
+
+
+def spec(lab: str, site: Site, again: Mapping[str, str]) -> Spec:
+    """The lab's spec, for as many hypervisors as its nodes are on then.
+
+    :param again: the nodes that are made again, and the hypervisor of each; empty: any that the site has.
+    :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
+    """
+    held, own = recorded.read(site.folder(lab)), resize.unchanged(lab, site)
+    nodes = {node.name: node.hypervisor for node in held.wanted.plan.nodes}
+    for name in again:
+        if name not in nodes:
+            raise NotFoundError(f"The lab '{lab}' has no node '{name}'.", cure=f"It has: {', '.join(nodes)}.")
+    with site.hypervisors() as hosts:
+        most = len(hosts.each) + len(hosts.silent)
+    used = {host for host in {**nodes, **again}.values() if host}
+    count = max(len(used), min(own.hypervisors, most))
+    return own if count == own.hypervisors else own.changed([f"hypervisors={count}"])
+
+
+def rebuild_lost(lab: str, site: Site, tell: Listener, *, check: bool) -> list[Drift]:
+    """Make those nodes of a lab again whose hypervisors were forgotten; placement decides where.
+
+    :param check: only report them.
+    :returns: what was found, and whether it was repaired; empty if there are none.
+    :raises NotFoundError: this account has no record of the lab.
+    :raises WinlabError: a node can't be made.
+    """
+    folder = site.folder(lab)
+    with site.hypervisors() as hosts:
+        nodes = absent.lost(recorded.read(folder).plan, hosts)
+    if not nodes:
+        return []
+    is_cluster = folder.has(folder.kubeconfig)
+    found = [_drift(node, mendable=not (is_cluster and node.role == "controller")) for node in nodes]
+    if check or not all(one.mendable for one in found):
+        tell(Note(lab=lab, text="Nothing else is inspected before these nodes are made again."))
+        return found
+    again = {node.name: "" for node in nodes} | recorded.again(folder)
+    proposal = planning.make(
+        spec(lab, site, again), lab, site.host_facts, Told(tell, "plan"),
+        standing=recorded.standing(folder), again=again, site=site,
+    )  # fmt: skip
+    apply.apply(proposal, site, tell, until="cluster" if is_cluster else "guests")
+    return [replace(one, mended=True) for one in found]
+
+
+def _drift(node: NodePlan, *, mendable: bool) -> Drift:
+    action = ELSEWHERE if mendable else CONTROLLER
+    return Drift("machine", node.name, "hypervisor", node.hypervisor, "forgotten", action, mendable)

@@ -1,0 +1,117 @@
+"""Forget a hypervisor that is lost for good: OVN does not wait for it, and labs' machines there count as gone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from winlab import run, settings
+from winlab.adapters.left import LEFT
+from winlab.adapters.registered import PREFIX, Registered, check_name
+from winlab.adapters.remote import Remote
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
+from winlab.events import Listener, Note
+from winlab.site import Site
+
+FORGOTTEN = f"{PREFIX}forgotten/"  # of its key in the external_ids of NB_Global; its name follows, as it was
+LIMIT = 10.0  # seconds for ssh to connect; its own limit is 5
+# What ssh reports of a host that is there: it only does not let this user in.
+THERE = ("Permission denied", "Too many authentication failures")
+SB = f"unix:{settings.SB_SOCKET}"
+CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # anyone of the group may have recorded it, and root uses it
+
+
+def forget(name: str, site: Site, tell: Listener) -> None:
+    """Forget a hypervisor that does not answer and never will. Its record is kept, so that it is recognized.
+
+    :raises NotFoundError: there is none of this name.
+    :raises ConflictError: it answers; nothing was touched.
+    :raises HostError: the list of hypervisors can't be read.
+    """
+    check_name(name)
+    records = site.registered()
+    if name not in records:
+        raise NotFoundError(
+            f"There is no hypervisor '{name}'.",
+            cure=f"Besides the first one there are: {', '.join(records) or 'none'}.",
+        )
+    text, record = "", None
+    try:
+        record = records[name]()
+        text = record.model_dump_json()
+        _require_lost(name, record)
+    except ConflictError:
+        raise
+    except WinlabError as error:  # what is recorded can't be used: nothing there can be asked
+        tell(Note(text=f"{error.what} {error.why}"))
+    chassis = "" if record is None else record.facts.chassis
+    if CHASSIS.fullmatch(chassis) and chassis != site.host_facts.chassis:
+        _remove_chassis(chassis, site, tell)
+    with site.overlay() as northbound:
+        left = [key for key in northbound.records(LEFT) if key.startswith(f"{LEFT}{name}/")]
+        northbound.record({PREFIX + name: None, FORGOTTEN + name: text or None, **dict.fromkeys(left)})
+
+
+def forgotten(site: Site) -> Mapping[str, Registered]:
+    """What is recorded of the hypervisors that were forgotten, by their names.
+
+    :raises HostError: OVN's northbound database does not answer.
+    """
+    with site.overlay() as northbound:
+        texts = northbound.records(FORGOTTEN)
+    found = {}
+    for key, text in texts.items():
+        name = key.removeprefix(FORGOTTEN)
+        try:
+            found[name] = Registered.parse(name, text)
+        except WinlabError:
+            continue  # no host is recognized by it
+    return found
+
+
+def _require_lost(name: str, record: Registered) -> None:
+    """Check that ssh does not reach a host: its libvirt alone may hang, and its machines may run.
+
+    :raises ConflictError: ssh does.
+    """
+    try:
+        record.remote.call("true", LIMIT)
+    except HostError as error:
+        if not any(words in error.why for words in THERE):
+            return
+    except run.CommandError:
+        pass  # it took the login
+    raise ConflictError(
+        f"The hypervisor '{name}' answers by ssh: its machines may run.",
+        why="A hypervisor that is forgotten is lost for good, and its machines are made elsewhere.",
+        cure=f"If no lab needs it, use 'winlab hypervisor remove {name}'. If only its libvirt hangs, run 'sudo winlab "
+        "host setup' there. Otherwise turn it off first.",
+    )
+
+
+def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
+    """Remove a host's row from OVN's southbound database, or report the command that root must run for that.
+
+    While the row exists, OVN's 'all have followed' waits for the host. On a site of two hosts, the other one may stop
+    being the gateway, because it takes itself for the isolated one.
+    """
+    words = ["ovn-sbctl", f"--db={SB}", "--timeout=20", "chassis-del", chassis]
+    there = Remote.of(site.places.libvirt)
+    try:
+        if there is not None:
+            there.call(f'root=$([ "$(id -u)" = 0 ] || echo sudo -n); $root {" ".join(words)}')
+            return
+        if os.geteuid() == 0:
+            run.run(["ovn-sbctl", f"--db={SB}", "--timeout=20", "--if-exists", "chassis-del", chassis], timeout=40)
+            return
+        why = "Only root may."
+    except WinlabError as error:
+        why = error.why or error.what
+    where = "" if there is None else f" on '{there}'"
+    tell(
+        Note(
+            text=f"OVN still has the host's chassis, and waits for it: {why} Run 'sudo ovn-sbctl chassis-del {chassis}'"
+            f"{where}."
+        )
+    )
