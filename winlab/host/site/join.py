@@ -17,7 +17,7 @@ from winlab.events import Progress
 from winlab.host import daemons, fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, messages, relay, tunnels
+from winlab.host.site import admission, certificates, messages, moves, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
@@ -101,12 +101,14 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
     program.FOLDER.chmod(0o700)
     key = relay.text(program.KEY) or certificates.make_key()
+    key_for_moves = certificates.make_key()
     request = Request(
         chassis=known.chassis,
         request=certificates.make_request(known.chassis, key),
         tunnel_address=own,
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
+        moves=certificates.make_request(known.chassis, key_for_moves),
     )
     progress.say(f"asking {destination.target} to admit this host")
     answer = messages.read(Answer, ask(destination, request), destination.target)
@@ -118,6 +120,8 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         (program.CERTIFICATE, answer.certificate),
     ):
         relay.write(path, content, record)
+    if answer.moves is not None:
+        moves.install(key_for_moves, answer.moves.certificate, answer.moves.authority, record, progress)
     return known.model_copy(
         update={**answer.facts.model_dump(), "joined": site, "southbound": answer.southbound, "recorded": True}
     )
