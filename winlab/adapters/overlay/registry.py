@@ -12,6 +12,8 @@ from ovsdbapp.backend.ovs_idl import command
 from winlab.adapters.registered import MOST, NAME, PREFIX
 from winlab.design.plan.facts import HYPERVISOR
 
+DRAINED = f"{PREFIX}drained:"  # of the key of one that takes no new nodes; no hypervisor's name has a colon
+
 
 def texts(api: Any) -> dict[str, str]:
     """The first records as they are, by the hypervisors' names, sorted; names that none can have are left out."""
@@ -24,12 +26,25 @@ def texts(api: Any) -> dict[str, str]:
     return {name: found[name] for name in sorted(found)[:MOST]}
 
 
-class Put(command.BaseCommand):  # type: ignore[misc]
-    """Record a hypervisor, or remove its record if there is no text."""
+def drained(api: Any) -> frozenset[str]:
+    """The hypervisors that take no new nodes."""
+    return frozenset(
+        key.removeprefix(DRAINED)
+        for row in api.tables["NB_Global"].rows.values()
+        for key in row.external_ids
+        if key.startswith(DRAINED)
+    )
 
-    def __init__(self, api: Any, name: str, text: str | None) -> None:
+
+class Put(command.BaseCommand):  # type: ignore[misc]
+    """Record a hypervisor, or remove its record if there is no text.
+
+    :param prefix: of the key.
+    """
+
+    def __init__(self, api: Any, name: str, text: str | None, prefix: str = PREFIX) -> None:
         super().__init__(api)
-        self.key = PREFIX + name
+        self.key = prefix + name
         self.text = text
 
     def run_idl(self, _txn: Any) -> None:
