@@ -26,7 +26,7 @@ from winlab.host import (
     units,
 )
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, external, own_facts, relay, tunnels
+from winlab.host.site import admission, external, moves, own_facts, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -139,6 +139,7 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
             "accelerator": "kvm" if kvm.works else "tcg",
             "nested": facts.find_nested(),
             "emulator_version": facts.find_emulator_version(),
+            "moves": moves.fact(known),
         }
     )
     record.add("files", str(settings.HOST_FILE))
@@ -165,6 +166,8 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
         if mtu := tunnels.largest(tunnels.recorded(), known.datapath):
             known = known.with_tunnels({known.chassis: mtu}, {known.chassis, *admission.others(known.chassis)})
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
+        if own := tunnels.recorded():
+            moves.ensure_first(known.chassis, own, record, progress)
         ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
         external.ensure(known, record, progress)
     return known

@@ -195,6 +195,14 @@ def refuse_other_plan(plan: Plan, hosts: Hypervisors) -> None:
     :raises ConflictError: they were made from another one.
     """
     there = hosts.machines(plan.lab)
+    places = {node.uuid: node.hypervisor for node in plan.nodes}
+    for machine in there:
+        if (place := places.get(machine.uuid, machine.hypervisor)) != machine.hypervisor:
+            node = machine.tag.node
+            raise ConflictError(
+                f"'{node}' of the lab '{plan.lab}' is on '{machine.hypervisor}', and is to be on '{place}'.",
+                cure=f"Move it with 'winlab move {node} {place} --lab {plan.lab}', or plan it where it is.",
+            )
     if any(machine.tag.plan != plan.digest for machine in there):
         why = f"It has the nodes {', '.join(machine.tag.node for machine in there)}."
         if owner := account.others([machine.tag.uid for machine in there]):

@@ -15,7 +15,7 @@ from ovsdbapp.backend.ovs_idl import command, connection
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
-from winlab.adapters.overlay import differences, faults, registry, rows, southbound, writes
+from winlab.adapters.overlay import differences, faults, moves, registry, rows, southbound, writes
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.registered import PREFIX
 from winlab.adapters.remote import forwarded
@@ -200,6 +200,18 @@ class Northbound:
     def record(self, texts: Mapping[str, str | None]) -> None:
         """Record texts of the site by their keys, and remove the records that have none; all or nothing."""
         self._execute(registry.Put(self._api, texts))
+
+    def drained(self) -> frozenset[str]:
+        """The names of the hypervisors that take no new nodes."""
+        return registry.drained(self._api)
+
+    def set_drained(self, name: str, *, wanted: bool) -> None:
+        """Record whether a hypervisor takes no new nodes."""
+        self._execute(registry.Put(self._api, {registry.DRAINED + name: "yes" if wanted else None}))
+
+    def give_port(self, port: str, chassis: Sequence[str] = ()) -> bool:
+        """Give a node's port to hosts (:mod:`winlab.adapters.overlay.moves`); returns whether it exists."""
+        return cast(bool, self._execute(moves.Give(self._api, port, chassis)))
 
     def remove(self, lab: str) -> bool:
         """Remove all rows of the lab; returns whether there were any."""

@@ -17,6 +17,8 @@ from winlab.errors import WinlabError
 
 MOST_BELOW = 1000  # records that are no hypervisors
 
+DRAINED = f"{PREFIX}drained:"  # of the key of one that takes no new nodes; no hypervisor's name has a colon
+
 
 def texts(api: Any) -> dict[str, str]:
     """The first records as they are, by the hypervisors' names, sorted; names that none can have are left out."""
@@ -47,6 +49,11 @@ def below(api: Any, prefix: str) -> dict[str, str]:
         if key.startswith(prefix)
     }
     return {key: found[key] for key in sorted(found)[:MOST_BELOW]}
+
+
+def drained(api: Any) -> frozenset[str]:
+    """The hypervisors that take no new nodes."""
+    return frozenset(key.removeprefix(DRAINED) for key in below(api, DRAINED))
 
 
 class Put(command.BaseCommand):  # type: ignore[misc]

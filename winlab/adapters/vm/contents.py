@@ -24,7 +24,7 @@ class Contents(Pool):
 
         :raises WinlabError: it can't be read.
         """
-        size, sent, digest = max(1, self._physical(name)), 0, hashlib.sha256()
+        size, sent, digest = max(1, self.file_size(name)), 0, hashlib.sha256()
         with closing(self.chunks(name)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)

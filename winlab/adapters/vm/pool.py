@@ -138,7 +138,7 @@ class Pool:
         volume = self._find(name)
         return -1 if volume is None else int(volume.info()[2])
 
-    def _physical(self, name: str) -> int:
+    def file_size(self, name: str) -> int:
         """The size of a volume's file in bytes."""
         with answering():
             return int(self._get(name).infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2])

@@ -46,7 +46,7 @@ class StoragePool(Contents):
             return False
         said = self.download(name + MARKER)
         try:
-            return not said or int(json.loads(said)["size"]) == self._physical(name)
+            return not said or int(json.loads(said)["size"]) == self.file_size(name)
         except (ValueError, KeyError, TypeError):
             return False
 
@@ -144,7 +144,7 @@ class StoragePool(Contents):
     def mark(self, name: str, sha256: str) -> None:
         """Give a base volume its marker again: its whole content has this digest."""
         flush()
-        self.write(name + MARKER, _marker(self._physical(name), sha256))
+        self.write(name + MARKER, _marker(self.file_size(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
         """Write a base volume again whose content was lost or has changed.

@@ -28,7 +28,7 @@ OF_A_NODE: Mapping[str, tuple[str, str]] = {
     "bus": ("bus", "the installed system has drivers for the one that it was made with"),
     "nic": ("network card", "the installed system knows its network by the one that it was made with"),
     "firmware": ("firmware", "the disk is partitioned for the one that it was made with"),
-    "hypervisor": ("hypervisor", "a machine is not moved; hypervisor and apart count when it is made"),
+    "hypervisor": ("hypervisor", "hypervisor and apart count when a machine is made; 'winlab move' moves it"),
     "address": ("address", "the place of its pool among the others decides it: add pools after those that there are"),
 }
 # Properties of a node that follow from the lab's name, from the fields above or from its lab's network

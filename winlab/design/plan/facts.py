@@ -79,6 +79,15 @@ class MachineFacts(BaseModel):
         return 1.0 if self.accelerator == "kvm" else TCG_SCALE
 
 
+class Moves(BaseModel):
+    """Where a host receives machines that move while they run, and the last day of its certificate for that."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: str
+    until: str
+
+
 class _Record(BaseModel):
     recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
     joined: str = Field(
@@ -110,6 +119,12 @@ class _Record(BaseModel):
         default="",
         exclude_if=lambda value: not value,
         description="on a host that has joined a site: the MAC of the first host's external bridge",
+    )
+    moves: Moves | None = Field(
+        default=None,
+        exclude_if=lambda value: value is None,
+        description="where this host receives machines that move while they run, and until when its certificate for "
+        "that is valid; none: it has none",
     )
 
 

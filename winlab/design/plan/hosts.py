@@ -16,7 +16,8 @@ class HostStock(BaseModel):
     ``free_mib`` is the memory that it could give to guests now: free, buffers and caches. ``promised_mib`` and
     ``promised_cpus`` are what all of its domains may take, those included that are off. ``pool_free`` is in bytes.
     ``bases`` are the names of the complete base volumes in its pool. ``nodes`` are those of the planned lab that have a
-    machine or a volume there. ``trouble`` says why it does not answer; the other values are then unknown.
+    machine or a volume there. ``drained``: it takes no new nodes. ``trouble`` says why it does not answer; the other
+    values are then unknown.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -31,6 +32,7 @@ class HostStock(BaseModel):
     pool_free: int = 0
     bases: frozenset[str] = frozenset()
     nodes: frozenset[str] = frozenset()
+    drained: bool = False
     trouble: str = ""
 
     @property
@@ -43,8 +45,9 @@ class HostStock(BaseModel):
         """What it has, for a message."""
         if self.trouble:
             return f"{self.name}: does not answer: {self.trouble.removesuffix('.')}"
+        drained = "drained, takes no new nodes; " if self.drained else ""
         return (
-            f"{self.name}: {gib(self.free_mib)} of {gib(self.memory_mib)} GiB of memory free, "
+            f"{self.name}: {drained}{gib(self.free_mib)} of {gib(self.memory_mib)} GiB of memory free, "
             f"{gib(self.promised_mib)} GiB promised to machines; {self.cores} cores, {self.promised_cpus} CPUs "
             f"promised; {self.pool_free >> 30} GiB free in its pool"
         )

@@ -17,7 +17,7 @@ from winlab.design.catalog.versions import Versions
 from winlab.design.distribution import known
 from winlab.design.distribution.model import Distribution
 from winlab.design.plan.addon_plan import AddonPlan
-from winlab.design.plan.facts import HostFacts, MachineFacts, SiteFacts
+from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.spec.proxy import Proxy
@@ -343,14 +343,18 @@ class Plan(_Model):
         """Identifies the lab: 16 hex digits of the SHA-256 over what lasts while it exists.
 
         This lets ``create`` resume a lab with a newer winlab and newer images, a moved cache or a renamed medium.
-        The host's abilities (checked at every boot) and resolvers don't count either.
+        The host's abilities (checked at every boot) and resolvers don't count either, nor which hypervisors the nodes
+        are on: they may move.
         """
         lasting = {
             "lab": self.lab,
             "network": self.network.lasting(),
             "cluster": self.kubernetes and self.kubernetes.lasting(),
             # with the domain's name in earlier versions: the digests of their labs stay the same
-            "nodes": [{**node.lasting(), "domain": f"winlab-{self.lab}-{node.name}"} for node in self.nodes],
+            "nodes": [
+                {**node.lasting(), "domain": f"winlab-{self.lab}-{node.name}", "hypervisor": HYPERVISOR}
+                for node in self.nodes
+            ],
             # the nodes of their pools are among the nodes above
             "addons": [row.model_dump(mode="json", exclude={"artifacts", "pools"}) for row in self.addons],
         }

@@ -101,6 +101,21 @@ def place(
     return placed
 
 
+def elsewhere(spec: Spec, plan: Plan, node: NodePlan, hosts: Sequence[HostStock]) -> Placement:
+    """Where an existing node is best moved to.
+
+    :param hosts: the site's hypervisors, the first one first.
+    :raises HostError: no other hypervisor has room for it.
+    """
+    groups: dict[str, Group] = {"": spec.controllers, **{pool.name: pool for pool in spec.pools}}
+    board = _Board({host.name: _Room(host, number) for number, host in enumerate(hosts)})
+    for other in plan.nodes:
+        if other.name != node.name and other.hypervisor in {host.name for host in hosts}:
+            board.keep(other.hypervisor, other, RECORDED)
+    board.choose_others(node.hypervisor)
+    return board.best(node, apart=groups[node.pool].apart, more=len(hosts) + 1)
+
+
 def _field(spec: Spec, pool: str) -> str:
     """The path of the field that pins a pool; an empty *pool* is the controllers."""
     section = "linux_workers" if pool == LINUX_POOL and spec.linux_workers.count else f"workers.{pool}"
@@ -134,7 +149,8 @@ class _Room:
         """Whether the hypervisor answers and has what all of these need together."""
         disk = max(LEAST_DISK, int(DISK_SHARE * (self._disk + sum(node.disk_mib for node in nodes))))
         memory = self._memory + sum(node.memory_mib for node in nodes)
-        return not self.host.trouble and memory <= self.host.free_mib and disk <= self.host.pool_free >> 20
+        takes = not (self.host.trouble or self.host.drained)
+        return takes and memory <= self.host.free_mib and disk <= self.host.pool_free >> 20
 
     @property
     def left_mib(self) -> int:
@@ -208,9 +224,9 @@ class _Board:
         :raises HostError: too few have room for one of the nodes.
         """
         used = [room for room in self._rooms.values() if room.nodes]
-        if len(used) > count:
+        if len(used) > count and (nodes or unmade):
             names = ", ".join(room.host.name for room in used)
-            known, way = f"They are on {names}; machines are not moved.", "take nodes away first"
+            known, way = f"They are on {names}.", "move nodes first, with 'winlab move'"
             if unmade:
                 known = f"They are recorded on {names}, and no hypervisor that answers has anything of the lab."
                 way = f"run 'winlab destroy --lab {unmade}' first: it removes the record"
@@ -220,7 +236,7 @@ class _Board:
                 cure=f"Say --set hypervisors={len(used)}, or {way}.",
             )
         self._chosen = used
-        if not nodes or len(used) == count:
+        if not nodes or len(used) >= count:
             return
         smallest = min(nodes, key=lambda node: node.memory_mib)
         needed = nodes if count == 1 else [smallest]
@@ -235,6 +251,10 @@ class _Board:
             self._why = NEAR if first else _difference(others, bases, ", ".join(sorted({one.image for one in nodes})))
             others = first or others
         self._chosen = [*used, *others[: count - len(used)]]
+
+    def choose_others(self, host: str) -> None:
+        """Choose all hypervisors but one, which a node is to leave."""
+        self._chosen = [room for name, room in self._rooms.items() if name != host]
 
     def best(self, node: NodePlan, *, apart: bool, more: int) -> Placement:
         """Place a node on the best of the lab's hypervisors.
@@ -264,6 +284,8 @@ class _Board:
             words.append(_difference(fitting, bases, node.image))
         elif not words:
             words.append(self._why or ("the lab's only hypervisor" if len(self._chosen) == 1 else only))
+        if drained := [name for name, room in self._rooms.items() if room.host.drained]:
+            words.append(f"no new nodes on {', '.join(drained)}, which {'is' if len(drained) == 1 else 'are'} drained")
         fitting[0].put(node)
         return Placement(fitting[0].host.name, "; ".join(words))
 

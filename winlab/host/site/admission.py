@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from winlab import files, settings
 from winlab.adapters.registered import PREFIX
@@ -16,8 +18,8 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, external, messages, own_facts, relay, tunnels
-from winlab.host.site.messages import Answer, Request
+from winlab.host.site import certificates, external, messages, moves, own_facts, relay, tunnels
+from winlab.host.site.messages import Answer, Given, Request
 from winlab.run import run
 
 PROGRAM = settings.HOST_FILE.with_name("admit")
@@ -89,6 +91,10 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     known = known.model_copy(
         update={"southbound": relay.southbound(address), "external_addresses": addresses}
     ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})
+    given = None
+    if request.moves is not None:
+        given = _for_moves(request, request.moves, moves.ensure_first(known.chassis, own, record, progress))
+        known = known.model_copy(update={"moves": moves.fact(known)})
     facts.write_facts(known)
     external.ensure(known, record, progress)
     progress.say(f"admitting {request.chassis}")
@@ -101,13 +107,26 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
         external_address=addresses[request.chassis],
         gateway_mac=external.own_mac(),
         facts=SiteFacts(**known.site.model_dump()),
+        moves=given,
     )
 
 
 def _signed(request: Request, authority: certificates.Pair) -> str:
-    try:
-        address = str(request.tunnel_address)
+    address = str(request.tunnel_address)
+    with _usable():
         return certificates.sign(request.request, request.chassis, address, certificates.CONNECTS, authority)
+
+
+def _for_moves(request: Request, asked: str, authority: certificates.Pair) -> Given:
+    with _usable():
+        made = moves.sign(asked, request.chassis, str(request.tunnel_address), authority)
+    return Given(certificate=made, authority=authority.certificate)
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
     except ValueError as error:
         raise UsageError("The request for a certificate can't be used.", why=str(error)) from error
 

@@ -2,7 +2,7 @@
 
 A certificate's name is the host's chassis, because OVN's roles compare it with the rows that a controller changes. The
 relay's certificate can only serve, and the others only connect. Controllers check who signed a server's certificate,
-not whose it is, so otherwise any host could take the relay's place.
+not whose it is, so otherwise any host could take the relay's place. Certificates for moves have another authority.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ VALID = datetime.timedelta(days=365)
 AUTHORITY_VALID = datetime.timedelta(days=3650)
 EARLIER = datetime.timedelta(days=1)  # hosts' clocks differ
 
-SERVES = ExtendedKeyUsageOID.SERVER_AUTH
-CONNECTS = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVES = (ExtendedKeyUsageOID.SERVER_AUTH,)
+CONNECTS = (ExtendedKeyUsageOID.CLIENT_AUTH,)
+BOTH = (*SERVES, *CONNECTS)
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ def make_key() -> str:
     return _key_text(ec.generate_private_key(ec.SECP256R1()))
 
 
-def make_authority(chassis: str) -> Pair:
-    """The authority of a site whose first host is *chassis*."""
+def make_authority(chassis: str, of: str = "hosts") -> Pair:
+    """An authority of a site whose first host is *chassis*.
+
+    :param of: what it signs certificates of, for its name.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     # RFC 5280 has at most 64 characters in a name
-    name = _name(f"winlab hosts of {chassis}"[:64])
+    name = _name(f"winlab {of} of {chassis}"[:64])
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     certificate = (
         _builder(name, name, key.public_key(), AUTHORITY_VALID)
@@ -66,10 +70,10 @@ def make_request(chassis: str, key: str) -> str:
     )
 
 
-def sign(request: str, chassis: str, address: str, use: x509.ObjectIdentifier, authority: Pair) -> str:
+def sign(request: str, chassis: str, address: str, use: tuple[x509.ObjectIdentifier, ...], authority: Pair) -> str:
     """A certificate for the key of a request. Nothing else in the request counts.
 
-    :param use: ``SERVES`` or ``CONNECTS``.
+    :param use: ``SERVES``, ``CONNECTS`` or ``BOTH``.
     :raises ValueError: it is not a request, its signature is wrong, or its key is not P-256.
     """
     asked = x509.load_pem_x509_csr(request.encode())
@@ -80,12 +84,14 @@ def sign(request: str, chassis: str, address: str, use: x509.ObjectIdentifier, a
         raise ValueError("its signature is wrong")
     issuer, key = x509.load_pem_x509_certificate(authority.certificate.encode()), _private(authority.key)
     names = x509.SubjectAlternativeName([x509.DNSName(chassis), x509.IPAddress(ipaddress.ip_address(address))])
-    usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
+    # QEMU 7.2 refuses a certificate that may not encipher keys (crypto/tlscredsx509.c), though its key can't
+    enciphers = use == BOTH
+    usage = x509.KeyUsage(True, False, enciphers, False, False, False, False, False, False)
     certificate = (
         _builder(_name(chassis), issuer.subject, public, VALID)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(use), critical=False)
         .add_extension(names, critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())

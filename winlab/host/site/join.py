@@ -15,7 +15,7 @@ from winlab.events import Progress
 from winlab.host import daemons, fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, external, messages, relay, tunnels
+from winlab.host.site import admission, certificates, external, messages, moves, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
@@ -68,12 +68,14 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
     program.FOLDER.chmod(0o700)
     key = relay.text(program.KEY) or certificates.make_key()
+    key_for_moves = certificates.make_key()
     request = Request(
         chassis=known.chassis,
         request=certificates.make_request(known.chassis, key),
         tunnel_address=own,
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
+        moves=certificates.make_request(known.chassis, key_for_moves),
     )
     progress.say(f"asking {first} to admit this host")
     answer = messages.read(Answer, ask(first, request), str(first))
@@ -96,6 +98,8 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         (program.CERTIFICATE, answer.certificate),
     ):
         relay.write(path, content, record)
+    if answer.moves is not None:
+        moves.install(key_for_moves, answer.moves.certificate, answer.moves.authority, record, progress)
     return joined
 
 

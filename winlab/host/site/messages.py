@@ -20,11 +20,20 @@ Pem = Annotated[
 Mtu = Annotated[int, Field(ge=LEAST_MTU, le=LARGEST_MTU)]
 
 
+class Given(BaseModel):
+    """A certificate, and that of the authority which signed it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    certificate: Pem
+    authority: Pem
+
+
 class Request(BaseModel):
     """Of a host that joins.
 
     ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
-    of the site that it has joined already; empty: none.
+    of the site that it has joined already; empty: none. ``moves`` asks for a certificate for moves of running machines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +44,7 @@ class Request(BaseModel):
     tunnel_address: IPv4Address
     tunnel_mtu: Mtu
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    moves: Pem | None = None
 
 
 class Answer(BaseModel):
@@ -55,6 +65,7 @@ class Answer(BaseModel):
     external_address: IPv4Address
     gateway_mac: str = Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")
     facts: SiteFacts
+    moves: Given | None = None
 
 
 Message = TypeVar("Message", Request, Answer)

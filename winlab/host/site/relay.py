@@ -69,15 +69,24 @@ def listens(address: str) -> bool:
 
 def ensure_authority(chassis: str, record: Record, progress: Progress) -> Pair:
     """The site's authority, which is made once."""
+    return kept_authority(chassis, "hosts", program.AUTHORITY, AUTHORITY_KEY, record, progress)
+
+
+def kept_authority(chassis: str, of: str, path: Path, key: Path, record: Record, progress: Progress) -> Pair:
+    """An authority of the site, which is made once.
+
+    :param of: what it signs certificates of.
+    :param path: where its certificate is, and *key* where its key is.
+    """
     record.add("folders", str(program.FOLDER))
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
     program.FOLDER.chmod(0o700)
-    if not (program.AUTHORITY.exists() and AUTHORITY_KEY.exists()):
-        progress.say("making the authority that signs the hosts' certificates")
-        made = certificates.make_authority(chassis)
-        write(AUTHORITY_KEY, made.key, record)
-        write(program.AUTHORITY, made.certificate, record)
-    return Pair(text(program.AUTHORITY), text(AUTHORITY_KEY))
+    if not (path.exists() and key.exists()):
+        progress.say(f"making the authority that signs certificates of {of}")
+        made = certificates.make_authority(chassis, of)
+        write(key, made.key, record)
+        write(path, made.certificate, record)
+    return Pair(text(path), text(key))
 
 
 def write(path: Path, content: str, record: Record) -> None:
