@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import files, snapshots
-from winlab.adapters.vm import disks, save_image
+from winlab.adapters.vm import disks, durable, save_image
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
-from winlab.adapters.vm.volumes import StoragePool, flush
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import saved_domain
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Listener, Progress
 from winlab.operations.carry_out import one_step
-from winlab.operations.snapshot import archive, compatible, memory, remains
+from winlab.operations.snapshot import archive, compatible, contents, memory, remains
 from winlab.operations.snapshot.adopted import adopt
 from winlab.operations.snapshot.archive import Archive
 from winlab.site import Site
@@ -113,7 +113,7 @@ def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progr
     is_overlay = pool.backing(name) is not None
     if is_overlay:
         below = list(disks.chain(pool, name))
-        _require_space(pool, sum(pool.allocation(one) for one in below), f"'{item.name}' in one file")
+        contents.require_space(pool, sum(pool.allocation(one) for one in below), f"'{item.name}' in one file")
         progress.say(f"{item.name}: making one file of {len(below)}")
         pool.copy(copy, name)
         name = copy
@@ -128,19 +128,6 @@ def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progr
         if is_overlay:
             with suppress(WinlabError):  # 'snapshot delete' removes it, and the next export
                 pool.delete(copy)
-
-
-def _require_space(pool: StoragePool, need: int, what: str) -> None:
-    """Check the pool's space.
-
-    :raises HostError: it is not enough.
-    """
-    if need > (free := pool.free()):
-        raise HostError(
-            f"There is not enough space for {what}.",
-            why=f"The pool has {free >> 20} MiB free, and {need >> 20} MiB are needed.",
-            cure="Free some space: 'winlab image prune' and 'winlab snapshot delete' help.",
-        )
 
 
 def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> Snapshot:
@@ -167,7 +154,7 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
             with remains.making(which, hosts, mark):
                 for host in hosts:
                     rows = [source.rows[item.name] for item in items if hosts.on(item.node) is host]
-                    _require_space(host.pool, sum(row.size for row in rows), f"the snapshot '{which}'")
+                    contents.require_space(host.pool, sum(row.size for row in rows), f"the snapshot '{which}'")
                 done = _Import(source, snapshot, hosts)
                 one_step(f"import {which}", partial(done.run, items), tell, 60, lab=which.lab)
     return done.snapshot
