@@ -89,7 +89,7 @@ def place_copies(
     :param origin: the plan of the lab that was saved.
     :param count: how many copies are made.
     :param hosts: the hypervisors that copies may be on.
-    :param shares: how much of its memory each node needs beside the snapshot, by its name; it needs all of it elsewhere.
+    :param shares: how much of its memory each node needs beside the snapshot, by its name; elsewhere it needs all.
     :param on: the hypervisor that all nodes are to be on. None: each is where the snapshot is, if it fits there.
     :raises HostError: there is no room.
     """

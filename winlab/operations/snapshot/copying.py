@@ -208,8 +208,8 @@ class _Copying:
         return memory.definition(self._home(node).pool, self._snapshot, node.name)
 
     def _report(self) -> None:
-        """Report which nodes are not where the snapshot is, and whose memory is not shared."""
-        for node in self._plan.nodes:
+        """Report which nodes of a new copy had no room beside the snapshot, and whose memory is not shared."""
+        for node in self._plan.nodes if self._is_new else ():
             why = self._plan.placed.get(node.name)
             if why not in (None, CHOSEN) and self._home(node).name != node.hypervisor:
                 self._under.tell(Note(lab=self._plan.lab, text=f"'{node.name}' is on '{node.hypervisor}': {why}."))

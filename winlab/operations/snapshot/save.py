@@ -162,7 +162,7 @@ class _Saving:
                 where = "the pool" if host.name == HYPERVISOR else f"the pool of '{host.name}'"
                 raise HostError(
                     f"The lab '{self.which.lab}' can't be saved: {where} has {free >> 20} MiB free.",
-                    why=f"Its machines there have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
+                    why=f"Machines there have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
                     cure="Free some space: 'winlab image prune' removes what nothing needs; 'winlab snapshot list' "
                     "shows what snapshots take.",
                 )

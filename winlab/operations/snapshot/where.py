@@ -167,8 +167,8 @@ def require_chosen(
         most = site.host_facts.tunnel_mtu
         raise UsageError(
             f"Machines of the lab '{plan.lab}' can't be on '{name}'.",
-            why=f"They send packets of up to {plan.network.mtu} bytes, and tunnels to '{name}' take {most}. The size is "
-            "part of what the guests have in their memory.",
+            why=f"They send packets of up to {plan.network.mtu} bytes, and tunnels to '{name}' take {most}. The "
+            "guests' memory has that size.",
             cure=f"Make a lab with --set network.mtu={most}, and save that.",
         )
     if why := _differences(emulators, host):
@@ -178,3 +178,15 @@ def require_chosen(
             cure="Choose a hypervisor like the one that saved it; 'winlab doctor' compares them.",
         )
     return host
+
+
+def require_possible(name: str, lab: str, site: Site, hosts: Hypervisors) -> None:
+    """Check that copies of a lab can be made on a hypervisor, before the lab is saved for them.
+
+    :raises UsageError: the site has none of this name, or tunnels to it don't take the lab's packets.
+    :raises ConflictError: the memory can't be restored there.
+    :raises HostError: it does not answer, or one that the lab is on.
+    """
+    plan = recorded.read(site.folder(lab)).plan
+    here = {node.name: compatible.emulator(hosts.on(node)) for node in plan.nodes}
+    require_chosen(name, plan, here, site, hosts)
