@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from winlab import snapshots, stopping
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.spec.model import Spec
 from winlab.events import Listener, ignore
 from winlab.operations import owner
-from winlab.operations.snapshot import copying, listing, required, save, transfer
+from winlab.operations.snapshot import copying, listing, required, save, transfer, where
 from winlab.operations.snapshot import delete as deletion
 from winlab.operations.snapshot.copying import Copied
 from winlab.operations.snapshot.listing import Listed
@@ -42,6 +43,7 @@ def import_snapshot(
     renamed: str | None = None,
     site: Site | None = None,
     *,
+    on: str | None = None,
     listener: Listener = ignore,
     stop: Stop = None,
 ) -> Snapshot:
@@ -50,13 +52,15 @@ def import_snapshot(
     Only import files from people whom you trust as much as the authors of programs that you run.
 
     :param renamed: what it is called here, ``LAB@NAME`` or ``NAME``; by default as in the file.
+    :param on: the hypervisor whose pool gets it; by default the first.
     :raises ConflictError: there is a snapshot of this name, or its memory can't be restored here. Nothing was touched.
-    :raises UsageError: it is not such a file, or it has something that winlab does not write.
+    :raises UsageError: it is not such a file, or it has something that winlab does not write; or the site has no
+        hypervisor *on*.
     :raises TransferError: it is damaged.
     """
     site = site or Site()
     with site.in_use(), stopping.by(stop):
-        return transfer.import_file(path, renamed, site, listener)
+        return transfer.import_file(path, renamed, site, listener, on=on or HYPERVISOR)
 
 
 class Snapshots:
@@ -151,6 +155,7 @@ class Snapshots:
         name: str | None = None,
         *,
         fresh_credentials: bool = False,
+        on: str | None = None,
         listener: Listener = ignore,
         stop: Stop = None,
     ) -> Sequence[Copied]:
@@ -159,21 +164,25 @@ class Snapshots:
         :param labs: their names.
         :param name: the snapshot; by default the lab is saved for them now.
         :param fresh_credentials: give each its own passwords, keys and administrator, and have it refuse the lab's.
+        :param on: the hypervisor that they are made on. By default each node is where its memory was saved, or on
+            another one if there is no room.
         :raises NotFoundError: there is no such snapshot. Nothing was touched.
-        :raises UsageError: a name can't be a lab's. Nothing was touched.
+        :raises UsageError: a name can't be a lab's, or the copies can't be on that hypervisor. Nothing was touched.
         :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or the copies
             can't get their own credentials.
         :raises HostError: there is not enough memory for all of them.
         """
         with self.site.storage() as hosts:
             required.require_free(labs, self._lab, self.site, hosts)
+            if name is None and on is not None:
+                where.require_possible(on, self._lab, self.site, hosts)
         if name is None:
             self._require_owner()
             which = Id(self._lab, self._free_name("clone-"))
             save.save(which, self.site, listener, automatic=True)
         else:
             which = self._id(name)
-        return copying.clone(which, labs, self.site, listener, fresh_credentials=fresh_credentials)
+        return copying.clone(which, labs, self.site, listener, fresh_credentials=fresh_credentials, on=on)
 
     @at_site
     def create_from(

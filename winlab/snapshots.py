@@ -19,7 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer
 
 from winlab import files, locks, settings
 from winlab.design.plan.credentials import Credentials
@@ -87,24 +87,6 @@ class Drive(BaseModel):
     volume: str
 
 
-class SavedNode(BaseModel):
-    """A machine in a snapshot.
-
-    :param drives: by target.
-    :param split: whether the memory is a volume of its own. Otherwise the save image is whole. None: no memory was
-        saved.
-    :param sample: where in the memory a page is that is not empty: by it, a copy is checked before it runs. None:
-        copies can't share the memory.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    drives: dict[str, Drive]
-    memory_mib: int
-    split: bool | None
-    sample: int | None
-
-
 class Emulator(BaseModel):
     """What memory can be restored with: it depends on all of this."""
 
@@ -115,6 +97,26 @@ class Emulator(BaseModel):
     cpu: str  # a digest of the host's processor, as libvirt describes it; empty for an emulated one
 
 
+class SavedNode(BaseModel):
+    """A machine in a snapshot.
+
+    :param drives: by target.
+    :param split: whether the memory is a volume of its own. Otherwise the save image is whole. None: no memory was
+        saved.
+    :param sample: where in the memory a page is that is not empty: by it, a copy is checked before it runs. None:
+        copies can't share the memory.
+    :param emulator: what its memory can be restored with. None: as the snapshot says.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    drives: dict[str, Drive]
+    memory_mib: int
+    split: bool | None
+    sample: int | None
+    emulator: Emulator | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
 class Snapshot(BaseModel):
     """A lab at one instant.
 
@@ -122,6 +124,8 @@ class Snapshot(BaseModel):
     :param paused: for how many seconds they were paused.
     :param routes: to pod networks on the lab's router: network to next hop.
     :param automatic: ``winlab clone`` made it, and nothing but its copies needs it.
+    :param emulator: what the memory can be restored with, except where a node says otherwise.
+    :param plan: of the lab. Its nodes are on the hypervisors whose pools have the snapshot's volumes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -157,6 +161,10 @@ class Snapshot(BaseModel):
     def id(self) -> Id:
         """Its lab and its name."""
         return Id(self.lab, self.name)
+
+    def emulator_of(self, node: str) -> Emulator:
+        """What the memory of a node can be restored with."""
+        return self.nodes[node].emulator or self.emulator
 
     def restored_spec(self) -> Spec:
         """The spec, with its roots."""

@@ -70,8 +70,7 @@ class World:
         self.states: dict[str, str] = {}  # by UUID, as everything of machines
         self.xml: dict[str, str] = {}
         self.tags: dict[str, Tag] = {}
-        conn = SimpleNamespace(listAllDomains=list)
-        self.site = sites.FakeSite(sites.hypervisor(conn, self.pool), overlay=Network())
+        self.site = sites.FakeSite(sites.hypervisor(sites.idle(), self.pool), overlay=Network())
         self.hosts = self.site.each
         self._patch(monkeypatch)
         self._make_lab()

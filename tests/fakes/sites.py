@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 from winlab.adapters.registered import Registered
@@ -11,6 +12,14 @@ from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.site import Site
+
+
+LOCAL = "qemu:///system"
+
+
+def idle(uri: str = LOCAL) -> Any:
+    """A connection to a libvirt without domains."""
+    return SimpleNamespace(listAllDomains=list, getURI=lambda: uri)
 
 
 def hypervisor(

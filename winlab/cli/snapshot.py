@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import Anyone, Output, print_table, report_silent, say
-from winlab.cli.complete import complete_labs, complete_origins, complete_snapshots
+from winlab.cli.complete import complete_hypervisors, complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import Format, LabName, checked_lab, current
 
 if TYPE_CHECKING:
@@ -31,6 +31,17 @@ NameOrNewest = Annotated[
         help="The snapshot: NAME, or LAB@NAME; by default the lab's newest.",
         autocompletion=complete_snapshots,
         metavar="[SNAPSHOT]",
+        show_default=False,
+    ),
+]
+
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        help="The hypervisor to make it on; by default where the memory was saved, if there is room.",
+        autocompletion=complete_hypervisors,
+        metavar="HYPERVISOR",
         show_default=False,
     ),
 ]
@@ -105,8 +116,8 @@ def list_snapshots(
                 str(row.id),
                 f"{row.record.made:%Y-%m-%d %H:%M}" if row.record else "unusable",
                 str(len(row.record.nodes)) if row.record else "-",
-                _size(row.memory) if row.memory else "-",
-                _size(row.disk),
+                _known(row, row.memory) if row.memory else "-",
+                _known(row, row.disk),
                 ", ".join(row.copies) or "-",
             ]
             for row in rows
@@ -115,6 +126,8 @@ def list_snapshots(
     for row in rows:
         if row.problem:
             say(f"{row.id} can't be used: {row.problem}. 'winlab snapshot delete {row.id}' removes it.")
+        if row.unknown:
+            say(f"{row.id}: what it takes on {', '.join(row.unknown)} is unknown.")
 
 
 @app.command()
@@ -136,8 +149,12 @@ def show(name: Name, lab: LabName = settings.DEFAULT_LAB, output: Format = Outpu
         emulator = record.emulator
         say(f"  needs       QEMU {emulator.version}, {emulator.accelerator}{_processor(emulator.cpu)}")
         for node, saved in record.nodes.items():
-            say(f"  {node:<11} {saved.memory_mib} MiB of memory, {len(saved.drives)} drives")
+            where = f", on {record.plan.node(node).hypervisor}" if len(row.parts) > 1 else ""
+            say(f"  {node:<11} {saved.memory_mib} MiB of memory, {len(saved.drives)} drives{where}")
     say(f"  disk        {_size(row.disk)} are free again once it is deleted; {_size(row.memory)} of it are memory")
+    for part in row.parts if len(row.parts) > 1 else ():
+        taken = "unknown: it does not answer" if part.disk is None else f"{_size(part.disk)} of it"
+        say(f"    {part.hypervisor}: {taken}")
     say(f"  labs on it  {', '.join(row.copies) or 'none'}")
 
 
@@ -191,13 +208,23 @@ def bring(
         str | None,
         typer.Option("--as", help="What it is called here; by default as in the file.", metavar="LAB@NAME"),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            help="The hypervisor that gets it; by default the first.",
+            autocompletion=complete_hypervisors,
+            metavar="HYPERVISOR",
+            show_default=False,
+        ),
+    ] = None,
     output: Format = Output.TABLE,
 ) -> None:
     """Take a snapshot from a file. Only import files from people whose programs you would run."""
     from winlab import Lab, import_snapshot
 
     with current().shown(output) as tell:
-        made = import_snapshot(path, renamed, listener=tell)
+        made = import_snapshot(path, renamed, on=on, listener=tell)
     if output is Output.JSON:
         current().result = _as_json(Lab(made.lab).snapshots.show(made.name))
         return
@@ -234,6 +261,7 @@ def clone(
         int | None,
         typer.Option("--count", help="Make so many copies: NEW-1, NEW-2 and so on.", min=1, max=64, show_default=False),
     ] = None,
+    on: On = None,
     fresh_credentials: FreshCredentials = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -244,7 +272,8 @@ def clone(
     names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
     with current().shown(output) as tell:
         own = Lab(lab).snapshots
-        made = own.clone(names, name if at else None, fresh_credentials=fresh_credentials, listener=tell)
+        from_snapshot = name if at else None
+        made = own.clone(names, from_snapshot, fresh_credentials=fresh_credentials, on=on, listener=tell)
     show_copied(made, output)
 
 
@@ -273,6 +302,9 @@ def _as_json(row: Listed) -> dict[str, Any]:
         "disk_bytes": row.disk,
         "memory_bytes": row.memory,
         "labs": list(row.copies),
+        "hypervisors": [
+            {"name": part.hypervisor, "disk_bytes": part.disk, "memory_bytes": part.memory} for part in row.parts
+        ],
     }
     if record is not None:
         made |= {
@@ -289,6 +321,10 @@ def _as_json(row: Listed) -> dict[str, Any]:
 
 def _size(number: int) -> str:
     return f"{number / (1 << 30):.1f} GiB" if number >= 1 << 30 else f"{number / (1 << 20):.0f} MiB"
+
+
+def _known(row: Listed, number: int) -> str:
+    return f"{_size(number)} or more" if row.unknown else _size(number)
 
 
 def _processor(cpu: str) -> str:

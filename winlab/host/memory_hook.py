@@ -11,6 +11,8 @@ import shlex
 from pathlib import Path
 
 from winlab import files, settings
+from winlab.adapters.remote import Remote
+from winlab.errors import WinlabError
 from winlab.events import Progress
 from winlab.host import daemons, hook_program
 from winlab.host.changes import Record
@@ -21,6 +23,16 @@ QEMU_CONF = Path("/etc/libvirt/qemu.conf")
 RAM = Path("/var/lib/libvirt/qemu/ram")
 OURS = "# Written by 'winlab host setup'; removed by 'winlab host teardown'."
 INSTALL = "'sudo winlab host setup' installs it"
+# Prints the pool's folder, whether the hook can be executed, whether its folders are apart, and the hook.
+LOOK = f"""
+near() {{ at=$1; until stat -Lc %d "$at" 2>/dev/null; do at=$(dirname "$at"); done; }}
+is() {{ if "$@"; then echo yes; else echo no; fi; }}
+pool=$(readlink -f {settings.POOL_PATH})
+echo "$pool"
+is test -x {HOOK} -a -e {PYTHON}
+is test "$(near "$pool")" != "$(near "$(sed -n 's/^printf .* //p' {HOOK})")"
+cat {HOOK}
+"""
 
 
 def text(pool: Path, ram: Path) -> str:
@@ -92,15 +104,44 @@ def trouble() -> str:
         installed = HOOK.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         return f"libvirt's hook '{HOOK}' can't be read: {error.strerror}; {INSTALL}"
+    pool, ram = _folders(installed)
+    apart = _device(pool) != _device(ram)
+    return _wrong(installed, settings.POOL_PATH.resolve(), os.access(HOOK, os.X_OK), apart)
+
+
+def trouble_on(there: Remote) -> str:
+    """The same for another host, asked by ssh.
+
+    It takes the last word of the hook's line for libvirt's folder: one whose path needs quotes counts as elsewhere.
+    """
+    try:
+        pool, executable, apart, installed = there.call(LOOK).split("\n", 3)
+    except WinlabError as error:
+        return f"libvirt's hook '{HOOK}' can't be read: {error.why.strip()}; {INSTALL}"
+    except ValueError:
+        return f"libvirt's hook '{HOOK}' can't be read; {INSTALL}"
+    return _wrong(installed, Path(pool), executable == "yes", apart == "yes")
+
+
+def _wrong(installed: str, pool: Path, executable: bool, apart: bool) -> str:
+    """What is wrong with a hook that is installed.
+
+    :param pool: the folder of the host's storage pool.
+    :param apart: the hook's folders are on different file systems.
+    """
     if OURS not in installed:
         return f"winlab did not write libvirt's hook '{HOOK}'"
-    line = next((line for line in installed.splitlines() if line.startswith("printf ")), "")
-    pool, ram = (Path(word) for word in ["", "", *shlex.split(line)][-2:])
-    if installed != text(settings.POOL_PATH.resolve(), ram) or not os.access(HOOK, os.X_OK):
+    _, ram = _folders(installed)
+    if installed != text(pool, ram) or not executable:
         return f"libvirt's hook '{HOOK}' is not the one of this winlab; {INSTALL}"
-    if _device(pool) != _device(ram):
-        return f"'{pool}' and '{ram}' are on different file systems"
-    return ""
+    return f"'{pool}' and '{ram}' are on different file systems" if apart else ""
+
+
+def _folders(installed: str) -> tuple[Path, Path]:
+    """The folders that a hook was installed for: of the pool, and of libvirt's memory files."""
+    line = next((line for line in installed.splitlines() if line.startswith("printf ")), "")
+    pool, ram = ["", "", *shlex.split(line)][-2:]
+    return Path(pool), Path(ram)
 
 
 def _device(path: Path) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -28,13 +29,14 @@ def require_for(
     plan: Plan,
     hosts: Hypervisors,
     amendment: Amendment = Amendment(),  # noqa: B008 - frozen
-    share: float = 1.0,
+    shares: Mapping[str, float] = MappingProxyType({}),
     copies: int = 1,
 ) -> None:
     """Check that the plan's machines that are not yet started can be started.
 
     :param amendment: what changes in an existing lab: machines that are restarted or removed.
-    :param share: how much of their memory the machines take: copies share what they don't change.
+    :param shares: how much of their memory machines take, by node, if it is less than all of it: copies share what
+        they don't change.
     :param copies: how many labs like this one are made at the same time.
     :raises HostError: there is not enough memory.
     """
@@ -42,7 +44,8 @@ def require_for(
         nodes = [node for node in plan.nodes if node.hypervisor == host.name]
         started = {machine.uuid for machine in host.machines(plan.lab) if machine.state not in domains.OFF}
         changed = [node for node in amendment.restarted if node in nodes]
-        needed = int(copies * share * sum(node.memory_mib for node in nodes if node.uuid not in started))
+        off = [node for node in nodes if node.uuid not in started]
+        needed = int(copies * sum(shares.get(node.name, 1.0) * node.memory_mib for node in off))
         needed += sum(node.memory_mib for node in changed) - _taken(host, changed, started)
         freed = _taken(host, [one for name, one in amendment.removed.items() if name not in amendment.rebuilt], started)
         cure = "Stop other labs or programs, choose a smaller spec, or give nodes less with --set workers.memory=..."

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Protocol
 
 from winlab.adapters.left import Left
+from winlab.adapters.remote import Remote
 from winlab.adapters.vm import domains
-from winlab.adapters.vm.connection import Connection
+from winlab.adapters.vm.connection import Connection, answering
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan.facts import MachineFacts
@@ -57,6 +58,12 @@ class Hypervisor:
         :raises UsageError: it can't be read.
         """
         return self.read_facts()
+
+    @property
+    @answering()
+    def remote(self) -> Remote | None:
+        """Its host, for ssh; None: it is this one."""
+        return Remote.of(self.conn.getURI())
 
     def machines(self, lab: str | None = None) -> list[Machine]:
         """Its machines, of one lab or of all, sorted: see :func:`winlab.adapters.vm.domains.machines`."""

@@ -6,10 +6,15 @@ neither the images nor the media that the origin was made from: a copy has the o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from winlab.design.plan import addresses
 from winlab.design.plan.cluster import API_PORT
+from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan
+from winlab.design.plan.placement import RECORDED, Placement
 from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError, UsageError
 
@@ -20,9 +25,17 @@ def spec_of(spec: Spec, block: int) -> Spec:
     return spec.model_copy(update={"network": network})
 
 
-def plan_of(origin: Plan, lab: str, block: int) -> Plan:
+def plan_of(
+    origin: Plan,
+    lab: str,
+    block: int,
+    elsewhere: Mapping[str, Placement] = MappingProxyType({}),
+    facts: Mapping[str, MachineFacts] = MappingProxyType({}),
+) -> Plan:
     """The plan of a copy of *origin* under another name, with its external addresses in *block*.
 
+    :param elsewhere: the placement of those nodes that are on other hypervisors than *origin*'s.
+    :param facts: of these hypervisors, by name.
     :raises UsageError: its name can't be a lab's, or the block is outside the external network.
     """
     check_lab_name(lab)
@@ -33,7 +46,10 @@ def plan_of(origin: Plan, lab: str, block: int) -> Plan:
             cure="Copy a lab with a cluster of its own.",
         )
     router, *floating = addresses.external_block(origin.network.external_cidr, lab, len(origin.nodes) + 1, block)
-    nodes = tuple(_node(node, origin.lab, lab, at) for node, at in zip(origin.nodes, floating, strict=True))
+    nodes = tuple(
+        _node(node, origin.lab, lab, at, elsewhere.get(node.name))
+        for node, at in zip(origin.nodes, floating, strict=True)
+    )
     reach = origin.network.reach
     network = origin.network.model_copy(
         update={
@@ -49,12 +65,16 @@ def plan_of(origin: Plan, lab: str, block: int) -> Plan:
         outer = router if len(controllers) > 1 else controllers[0].floating
         cluster = cluster.model_copy(update={"external": f"{outer}:{API_PORT}"})
     own = {"lab": lab, "network": network, "kubernetes": cluster, "nodes": nodes, "kept": origin.as_kept()}
-    placed = dict.fromkeys(origin.placed, f"beside the disks of '{origin.lab}'")
-    return origin.model_copy(update={**own, "builders": (), "placed": placed})
+    names = [node.name for node in nodes] if elsewhere else origin.placed
+    placed = dict.fromkeys(names, f"beside the disks of '{origin.lab}'")
+    placed |= {name: placement.why for name, placement in elsewhere.items()}
+    known = {**origin.hypervisors, **facts}
+    hosts = {node.hypervisor: known[node.hypervisor] for node in nodes} if elsewhere else origin.hosts
+    return origin.model_copy(update={**own, "builders": (), "placed": placed, "hosts": hosts})
 
 
 def plan_again(origin: Plan, existing: Plan) -> Plan:
-    """The plan of an existing copy that is put back to *origin*: it keeps its name and its external addresses.
+    """The plan of an existing copy that is put back to *origin*: it keeps its name, hypervisors and external addresses.
 
     :raises ConflictError: it is not a copy of *origin*'s lab.
     """
@@ -64,10 +84,20 @@ def plan_again(origin: Plan, existing: Plan) -> Plan:
             cure="Make a copy with 'winlab clone', which takes a new name.",
         )
     (block,) = addresses.blocks(existing.network.external_cidr, [existing.network.router_external])
-    return plan_of(origin, existing.lab, block)
+    return plan_of(origin, existing.lab, block, elsewhere_of(origin, existing), existing.hypervisors)
 
 
-def _node(node: NodePlan, origin: str, lab: str, floating: str) -> NodePlan:
+def elsewhere_of(origin: Plan, existing: Plan) -> dict[str, Placement]:
+    """The placement of those nodes of an existing copy that are on other hypervisors than *origin*'s."""
+    there = {node.name: node.hypervisor for node in existing.nodes}
+    return {
+        node.name: Placement(there[node.name], existing.placed.get(node.name, RECORDED))
+        for node in origin.nodes
+        if there.get(node.name, node.hypervisor) != node.hypervisor
+    }
+
+
+def _node(node: NodePlan, origin: str, lab: str, floating: str, elsewhere: Placement | None) -> NodePlan:
     def renamed(volume: VolumePlan) -> VolumePlan:
         if volume.role == "base":
             return volume
@@ -81,6 +111,7 @@ def _node(node: NodePlan, origin: str, lab: str, floating: str) -> NodePlan:
             "uuid": addresses.make_uuid(lab, node.name),
             "port": addresses.make_uuid(lab, node.name, "port"),
             "floating": floating,
+            "hypervisor": node.hypervisor if elsewhere is None else elsewhere.host,
             "volumes": tuple(renamed(volume) for volume in node.volumes),
         }
     )

@@ -188,7 +188,8 @@ def _hosts(nodes: Sequence[NodePlan], stock: Stock, standing: Sequence[Plan]) ->
 def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequence[Plan]) -> int:
     """The largest packet between nodes: it fits into a tunnel if the lab's traffic takes one.
 
-    Traffic to the router takes one from every hypervisor but the first. An existing lab keeps what it has.
+    Traffic to the router takes one from every hypervisor but the first. An existing lab keeps what it has. So does a
+    copy of an imported snapshot, whose guests have the one of another site.
 
     :raises UsageError: the spec, or the existing lab that is to use further hypervisors, has a larger one.
     """
@@ -196,7 +197,7 @@ def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequ
     explicit = "mtu" in spec.network.model_fields_set
     has = standing[0].network.mtu if standing else None
     tunneled = {node.hypervisor for node in nodes} - {HYPERVISOR}
-    if has is not None and not explicit and (tunneled or standing[0].hosts):
+    if has is not None and not explicit and (tunneled or standing[0].hosts or standing[0].kept):
         mtu = has
     elif explicit or most is None or not tunneled:
         mtu = asked

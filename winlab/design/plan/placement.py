@@ -23,6 +23,7 @@ from winlab.errors import HostError, UsageError
 RECORDED = "as recorded"
 FOUND = "it is there already"
 GONE = "the site no longer has it"
+CHOSEN = "chosen with --on"
 NEAR = "the lab's router is there, so that its traffic takes no tunnel"
 # What a pool must have free: MiB, and the share of the nodes' disks, which are thin; as winlab.host.checks_machine says
 LEAST_DISK, DISK_SHARE = 5120, 0.25
@@ -116,6 +117,29 @@ def elsewhere(spec: Spec, plan: Plan, node: NodePlan, hosts: Sequence[HostStock]
     return board.best(node, apart=groups[node.pool].apart, more=len(hosts) + 1)
 
 
+def place_copies(
+    origin: Plan, count: int, hosts: Sequence[HostStock], shares: Mapping[str, float], on: str | None = None
+) -> list[dict[str, Placement]]:
+    """The placement of those nodes of copies that are not on the hypervisors of the snapshot's nodes, for each copy.
+
+    :param origin: the plan of the lab that was saved.
+    :param count: how many copies are made.
+    :param hosts: the hypervisors that copies may be on.
+    :param shares: how much of its memory each node needs beside the snapshot, by its name; elsewhere it needs all.
+    :param on: the hypervisor that all nodes are to be on. None: each is where the snapshot is, if it fits there.
+    :raises HostError: there is no room.
+    """
+    board = _Board({host.name: _Room(host, number) for number, host in enumerate(hosts)})
+    return [
+        {
+            node.name: placed
+            for node in origin.nodes
+            if (placed := board.copy(node, int(shares[node.name] * node.memory_mib), on)) is not None
+        }
+        for _ in range(count)
+    ]
+
+
 def _field(spec: Spec, pool: str) -> str:
     """The path of the field that pins a pool; an empty *pool* is the controllers."""
     section = "linux_workers" if pool == LINUX_POOL and spec.linux_workers.count else f"workers.{pool}"
@@ -149,8 +173,15 @@ class _Room:
         """Whether the hypervisor answers and has what all of these need together."""
         disk = max(LEAST_DISK, int(DISK_SHARE * (self._disk + sum(node.disk_mib for node in nodes))))
         memory = self._memory + sum(node.memory_mib for node in nodes)
-        takes = not (self.host.trouble or self.host.drained)
-        return takes and memory <= self.host.free_mib and disk <= self.host.pool_free >> 20
+        return self._takes and memory <= self.host.free_mib and disk <= self.host.pool_free >> 20
+
+    def holds(self, memory_mib: int) -> bool:
+        """Whether the hypervisor answers and has so much memory."""
+        return self._takes and self._memory + memory_mib <= self.host.free_mib
+
+    @property
+    def _takes(self) -> bool:
+        return not (self.host.trouble or self.host.drained)
 
     @property
     def left_mib(self) -> int:
@@ -214,6 +245,25 @@ class _Board:
             raise _full(f"'{node.name}' can't be on '{host}', as {field} says", [node], [room])
         room.put(node)
         return Placement(host, f"pinned by {field}")
+
+    def copy(self, node: NodePlan, shared_mib: int, on: str | None) -> Placement | None:
+        """Place the copy of a node; None: on the node's own hypervisor.
+
+        :param shared_mib: the memory that it needs there.
+        :raises HostError: it does not fit on *on*, or on none.
+        """
+        own = self._rooms.get(node.hypervisor)
+        if own is not None and on in (None, node.hypervisor) and own.holds(shared_mib):
+            own.put(node.model_copy(update={"memory_mib": shared_mib}))
+            return None
+        others = [room for room in self._rooms.values() if room is not own and on in (None, room.host.name)]
+        fitting = sorted((room for room in others if room.fits(node)), key=lambda room: room.rank(frozenset()))
+        if not fitting:
+            what = f"'{node.name}' can't be on '{on}'" if on else f"No hypervisor has room for a copy of '{node.name}'"
+            raise _full(what, [node], self._rooms.values())
+        fitting[0].put(node)
+        full = f"'{node.hypervisor}', where its memory is, has no room; {_difference(fitting, frozenset(), '')}"
+        return Placement(fitting[0].host.name, CHOSEN if on else full)
 
     def choose(self, count: int, nodes: Sequence[NodePlan], unmade: str = "") -> None:
         """Choose the lab's hypervisors: those in use, and the best of the others.

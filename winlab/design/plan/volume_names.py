@@ -19,7 +19,7 @@ _NUMBER = "[2-9]|[1-9][0-9]+"
 _NAME = re.compile(
     rf"(?P<lab>{_WORD})\."
     rf"((?P<node>{_WORD})\."
-    rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|media\.qcow2|push\.iso|serial\.log(\.[0-9]+)?|restore)"
+    rf"((disk|store)(-({_NUMBER}))?\.qcow2|seed\.iso|answer\.iso|(media|export)\.qcow2|push\.iso|serial\.log(\.[0-9]+)?|restore)"
     r"|load-[a-z]+\.iso)"
 )
 _DISK = re.compile(rf"(?P<stem>.+\.(disk|store))(-(?P<number>{_NUMBER}))?\.qcow2")

@@ -1,9 +1,9 @@
 """The record of a snapshot that someone else wrote, made this account's own.
 
 Nothing in it is believed. What winlab decides by names is decided again: domains, UUIDs, ports, volumes, the router,
-and the external addresses of this host. All machines are on the first hypervisor: those of another site may have the
-same names, and are other ones. What could lead to something else of this host is checked, or left out: paths, programs,
-texts that other programs take for options.
+and the external addresses of this host. All machines are on one hypervisor of this site: those of another one may have
+the same names, and are other ones. What could lead to something else of this host is checked, or left out: paths,
+programs, texts that other programs take for options.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any
 
 from winlab import settings, snapshots
 from winlab.adapters.kube import reduced
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, volume_names
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.placement import CHOSEN
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError
 from winlab.operations.snapshot.contents import WRITTEN
@@ -85,6 +87,14 @@ def adopt(given: Snapshot, which: Id, facts: HostFacts) -> Snapshot:
             "kubectl": None,
         }
     )
+
+
+def moved(snapshot: Snapshot, host: Hypervisor) -> Snapshot:
+    """A record that was adopted, with all machines on another hypervisor than the first."""
+    nodes = tuple(node.model_copy(update={"hypervisor": host.name}) for node in snapshot.plan.nodes)
+    placed = {node.name: CHOSEN for node in nodes}
+    plan = snapshot.plan.model_copy(update={"nodes": nodes, "hosts": {host.name: host.facts}, "placed": placed})
+    return snapshot.model_copy(update={"plan": plan})
 
 
 def _node(node: SavedNode, name: str, which: Id) -> SavedNode:

@@ -13,23 +13,6 @@ from winlab.errors import ConflictError
 from winlab.snapshots import Emulator, Snapshot
 
 
-def require_one(plan: Plan, hosts: Hypervisors) -> Hypervisor:
-    """The hypervisor that all machines of a plan are on.
-
-    :raises ConflictError: they are on several: their pauses can't be at the same instant, and their clocks differ.
-    :raises HostError: it does not answer.
-    """
-    first, *others = {node.hypervisor: hosts.on(node) for node in plan.nodes}.values()
-    if others:
-        raise ConflictError(
-            f"The lab '{plan.lab}' can't be saved: its machines are on {1 + len(others)} hypervisors.",
-            why="A snapshot has all machines at one instant, and is restored where it was saved. This version does "
-            "that on one hypervisor only.",
-            cure="Save a lab whose machines are all on one hypervisor.",
-        )
-    return first
-
-
 def emulator(host: Hypervisor) -> Emulator:
     """What memory that is saved on a hypervisor can be restored with.
 
@@ -62,33 +45,37 @@ def _processor(host: Hypervisor) -> str:
     return f"{model} {hashlib.sha256('|'.join(rows).encode()).hexdigest()[:12]}"
 
 
-def require(snapshot: Snapshot, hosts: Hypervisors) -> None:
-    """Check that the memory of a snapshot can be restored on the hypervisors of its machines.
+def require(snapshot: Snapshot, plan: Plan, hosts: Hypervisors) -> None:
+    """Check that the memory of a snapshot can be restored on the hypervisors of a plan's nodes.
 
     :raises ConflictError: it can't; nothing was touched.
-    :raises HostError: one of them does not answer; nothing was touched.
+    :raises HostError: one of them does not answer, or one that has the snapshot; nothing was touched.
     """
-    needed = {node.hypervisor: hosts.on(node) for node in snapshot.plan.nodes}
+    for node in (*snapshot.plan.nodes, *plan.nodes):
+        hosts.on(node)
     if not snapshot.memory:
         return
-    saved = snapshot.emulator
-    for host in needed.values():
-        here = _of(host)
-        differing = [
-            f"{what} was {was or 'unknown'}, and is {now or 'unknown'} on {host.name}"
-            for what, was, now in (
-                ("the accelerator", saved.accelerator, here.accelerator),
-                ("QEMU", _minor(saved.version), _minor(here.version)),
-                ("the processor", saved.cpu, here.cpu),
-            )
-            if was != now
-        ]
-        if differing:
+    here = {host.name: emulator(host) for host in {node.hypervisor: hosts.on(node) for node in plan.nodes}.values()}
+    for node in plan.nodes:
+        if differing := differences(snapshot.emulator_of(node.name), here[node.hypervisor], node.hypervisor):
             raise ConflictError(
                 f"The memory of the snapshot '{snapshot.id}' can't be restored here.",
-                why="; ".join(differing) + ".",
+                why=differing,
                 cure="Use the host that saved it; or make the lab with 'winlab create', and save it again.",
             )
+
+
+def differences(saved: Emulator, here: Emulator, host: str) -> str:
+    """Why memory can't be restored on a hypervisor, a sentence; empty if it can."""
+    rows = (
+        ("the accelerator", saved.accelerator, here.accelerator),
+        ("QEMU", _minor(saved.version), _minor(here.version)),
+        ("the processor", saved.cpu, here.cpu),
+    )
+    found = [
+        f"{what} was {was or 'unknown'}, and is {now or 'unknown'} on {host}" for what, was, now in rows if was != now
+    ]
+    return f"{'; '.join(found)}." if found else ""
 
 
 def _minor(version: str) -> str:

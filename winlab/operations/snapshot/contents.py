@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from winlab.adapters.vm.hypervisor import Hypervisor
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import copied_domain
-from winlab.errors import ConflictError
+from winlab.errors import ConflictError, HostError
 from winlab.snapshots import Drive, Id
 
 WRITTEN = ("disk.qcow2", "store.qcow2")  # the ends of the names of volumes that a guest writes to
@@ -48,3 +49,17 @@ def keep_shared(host: Hypervisor, drives: dict[str, Drive]) -> None:
             host.pool.copy(drive.volume, f"{lab}.{drive.what}")
         elif drive.kind == "shared":
             host.pool.create_overlay(drive.volume, drive.what)
+
+
+def require_space(pool: StoragePool, need: int, what: str) -> None:
+    """Check a pool's space.
+
+    :param need: bytes.
+    :raises HostError: it is not enough.
+    """
+    if need > (free := pool.free()):
+        raise HostError(
+            f"There is not enough space for {what}.",
+            why=f"The pool has {free >> 20} MiB free, and {need >> 20} MiB are needed.",
+            cure="Free some space: 'winlab image prune' and 'winlab snapshot delete' help.",
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +13,10 @@ from winlab.adapters.kube import kubeconfig, reduced
 from winlab.adapters.vm import agent, disks, domains
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
-from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, tags
-from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.placement import CHOSEN, Placement
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
 from winlab.design.render.topology import topology
@@ -25,23 +25,20 @@ from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
-from winlab.host import memory_hook
 from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
-from winlab.operations.snapshot import compatible, memory, required
+from winlab.operations.snapshot import bring, compatible, memory, required, where
 from winlab.operations.snapshot.required import COPYING
 from winlab.site import Site
-from winlab.snapshots import Id, Snapshot
+from winlab.snapshots import Drive, Id, Snapshot
 from winlab.steps import foundation, fresh, payload
 from winlab.steps.payload import ANYWHERE, Origin
 from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, KUBECTL, NETWORK, RESTORED
 from winlab.threads import Threads
-
-SHARE = 0.5  # of its memory that a copy is expected to change; measured in the first minute: 9 to 16 percent
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Copied:
 
     :param resumed: seconds until all machines ran; 0 if only their disks were saved: they are off.
     :param ready: seconds until all nodes answered and were Ready, and had their own credentials if they were to.
-    :param shared: whether the machines share the snapshot's memory, copy on write.
+    :param shared: whether all of its machines share the snapshot's memory, copy on write.
     :param fresh_credentials: whether it has its own credentials, and refuses those of the lab that was saved.
     """
 
@@ -85,6 +82,7 @@ def clone(
     *,
     fresh_credentials: bool = False,
     origin: Origin = ANYWHERE,
+    on: str | None = None,
 ) -> list[Copied]:
     """Make copies of a lab, beside it, as it was when a snapshot was taken; all at the same time.
 
@@ -93,19 +91,27 @@ def clone(
     :param labs: their names.
     :param fresh_credentials: give each its own credentials, and have it refuse those of the lab that was saved.
     :param origin: where kubectl comes from, if this host does not have it.
+    :param on: the hypervisor that they are made on. By default each node is where its memory was saved, or on another
+        one if there is no room.
     :raises NotFoundError: there is no such snapshot. Nothing was touched.
+    :raises UsageError: the site has no hypervisor *on*, or tunnels to it don't take the lab's packets.
     :raises ConflictError: there is a lab of one of the names, the memory can't be restored here, or a copy can't get
         its own credentials.
-    :raises HostError: there is not enough memory for all of them. Nothing was touched.
+    :raises HostError: there is not enough memory for all of them, or a hypervisor that is needed does not answer.
+        Nothing was touched.
     """
 
-    def make(lab: str) -> Copied:
-        return carry_out(
-            Job(lab, lambda under: _clone(which, under, fresh_credentials, origin), storage=True), site, tell
-        )
-
     with site.storage() as hosts:
-        _require_room(snapshots.read(which), [lab for lab in labs if not hosts.machines(lab)], hosts)
+        snapshot = snapshots.read(which)
+        compatible.require(snapshot, snapshot.plan, hosts)
+        placed = where.elsewhere(snapshot, labs, on, site, hosts)
+
+    def make(lab: str) -> Copied:
+        def work(under: Underway) -> Copied:
+            return _clone(which, under, placed[lab], fresh_credentials, origin)
+
+        return carry_out(Job(lab, work, storage=True), site, tell)
+
     with Threads(len(labs)) as pool:
         made = [pool.submit(make, lab) for lab in labs]
     for lab, one in zip(labs, made, strict=True):
@@ -114,16 +120,18 @@ def clone(
     return [one.result() for one in made]
 
 
-def _clone(which: Id, under: Underway, fresh_credentials: bool, origin: Origin) -> Copied:
+def _clone(
+    which: Id, under: Underway, elsewhere: Mapping[str, Placement], fresh_credentials: bool, origin: Origin
+) -> Copied:
     snapshot, lab = snapshots.read(which), under.folder.lab
     if fresh_credentials:
         required.require_renewable(snapshot)
     required.require_free([lab], which.lab, under.site, under.hypervisors)
-    plan = snapshot.plan if lab == which.lab else _placed(snapshot, lab, under)
+    plan = snapshot.plan if lab == which.lab and not elsewhere else _placed(snapshot, lab, under, elsewhere)
     return _Copying(snapshot, plan, under, is_new=True, fresh_credentials=fresh_credentials, origin=origin).run()
 
 
-def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
+def _placed(snapshot: Snapshot, lab: str, under: Underway, elsewhere: Mapping[str, Placement]) -> Plan:
     """The plan of the copy, with external addresses that no other lab has.
 
     :raises HostError: there are none left.
@@ -131,9 +139,11 @@ def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
     cidr, count = snapshot.plan.network.external_cidr, len(snapshot.plan.nodes) + 1
     (first,) = addresses.blocks(cidr, addresses.external_block(cidr, lab, count, None)[:1])
     last = addresses.last_block(cidr)
+    used = {placement.host for placement in elsewhere.values()}
+    facts = {host.name: host.facts for host in under.hypervisors if host.name in used}
     with under.site.overlay() as northbound:
         for block in (*range(first, last + 1), *range(1, first)):
-            plan = copied.plan_of(snapshot.plan, lab, block)
+            plan = copied.plan_of(snapshot.plan, lab, block, elsewhere, facts)
             if northbound.holder(topology(plan)) is None:
                 return plan
     raise HostError(
@@ -141,32 +151,6 @@ def _placed(snapshot: Snapshot, lab: str, under: Underway) -> Plan:
         why=f"Labs have all blocks of {cidr}.",
         cure="Destroy labs that you do not need: 'winlab list' shows them.",
     )
-
-
-def _unshared(snapshot: Snapshot) -> str:
-    """Why copies can't share the memory of a snapshot; empty if they can."""
-    without = [name for name, node in snapshot.nodes.items() if node.sample is None]
-    if without and snapshot.memory:
-        return (
-            f"the memory of {', '.join(without)} can't be shared; a machine that an earlier winlab made has a balloon"
-        )
-    if elsewhere := sorted({node.hypervisor for node in snapshot.plan.nodes} - {HYPERVISOR}):
-        return f"it is not known here whether {', '.join(elsewhere)} has libvirt's hook"
-    return memory_hook.trouble()
-
-
-def _require_room(snapshot: Snapshot, labs: Sequence[str], hosts: Hypervisors) -> None:
-    """Check that there is memory for new copies, all together: each of them alone sees the others' as free.
-
-    :raises HostError: there is not.
-    """
-    if labs and snapshot.memory:
-        plan = snapshot.plan.model_copy(update={"lab": labs[0]})
-        room.require_for(plan, hosts, share=_share(snapshot), copies=len(labs))
-
-
-def _share(snapshot: Snapshot) -> float:
-    return 1.0 if _unshared(snapshot) else SHARE
 
 
 class _Copying:
@@ -189,17 +173,17 @@ class _Copying:
         self._begun = time.monotonic()
         self._resumed = 0.0
         self._run = Run.start(plan, Stock(), under.site, under.hypervisors)
-        self._unshared = _unshared(snapshot)
+        self._unshared = where.unshared(snapshot, plan, under.hypervisors)
         self._fresh = fresh_credentials
         self._origin = origin  # of kubectl
 
     def run(self) -> Copied:
         plan, under, folder = self._plan, self._under, self._under.folder
-        compatible.require(self._snapshot, under.hypervisors)
+        compatible.require(self._snapshot, plan, under.hypervisors)
         definitions = {node.name: self._definition(node) for node in plan.nodes}
         if self._snapshot.memory:
-            room.require_for(plan, under.hypervisors, share=_share(self._snapshot))
-            self._report_memory()
+            room.require_for(plan, under.hypervisors, shares=where.shares(plan, self._unshared))
+        self._report()
         if self._is_new:
             folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
         self._provide_kubectl(folder)
@@ -213,14 +197,26 @@ class _Copying:
         if not self._is_new:
             (folder.path / COPYING).unlink(missing_ok=True)  # of a copy that was not completed
         resumed, ready = round(self._resumed, 2), round(time.monotonic() - self._begun, 2)
-        return Copied(plan.lab, self._snapshot.id, resumed, ready, not self._unshared, self._fresh)
+        shared = self._snapshot.memory and not self._unshared
+        return Copied(plan.lab, self._snapshot.id, resumed, ready, shared, self._fresh)
+
+    def _home(self, node: NodePlan) -> Hypervisor:
+        """The hypervisor whose pool has the node's part of the snapshot."""
+        return self._under.hypervisors.on(self._snapshot.plan.node(node.name))
 
     def _definition(self, node: NodePlan) -> str:
-        return memory.definition(self._run.on(node).pool, self._snapshot, node.name)
+        return memory.definition(self._home(node).pool, self._snapshot, node.name)
 
-    def _report_memory(self) -> None:
-        if self._unshared:
-            text = f"The whole memory is restored, which is slower and takes more of it: {self._unshared}."
+    def _report(self) -> None:
+        """Report which nodes of a new copy had no room beside the snapshot, and whose memory is not shared."""
+        for node in self._plan.nodes if self._is_new else ():
+            why = self._plan.placed.get(node.name)
+            if why not in (None, CHOSEN) and self._home(node).name != node.hypervisor:
+                self._under.tell(Note(lab=self._plan.lab, text=f"'{node.name}' is on '{node.hypervisor}': {why}."))
+        for why in dict.fromkeys(self._unshared.values()):
+            names = [name for name, other in self._unshared.items() if other == why]
+            which = "" if len(names) == len(self._plan.nodes) else f" of {', '.join(names)}"
+            text = f"The whole memory{which} is restored, which is slower and takes more of it: {why}."
             self._under.tell(Note(lab=self._plan.lab, text=text))
 
     def _remove_others(self) -> None:
@@ -234,8 +230,8 @@ class _Copying:
         for machine in hosts.machines(lab):
             if (machine.uuid, machine.hypervisor) not in kept:
                 domains.remove(hosts.on(machine).conn, machine)
-        nodes = {node.name for node in self._plan.nodes}
         for host in hosts:
+            nodes = {node.name for node in self._plan.nodes if node.hypervisor == host.name}
             named = host.pool.names(f"{lab}.")
             rest = [name for name in named if name.split(".")[1] not in nodes or name.endswith(memory.RESTORING)]
             disks.collect(host, {*disks.of_lab(host.pool, lab), *rest})
@@ -324,7 +320,7 @@ class _Copying:
         def work(progress: Progress) -> None:
             host, lab = self._run.on(node), self._plan.lab
             progress.say("disks")
-            files = self._fill_drives(host, node)
+            files = self._fill_drives(host, node, progress)
             # the lab's own machine may have another name, which an earlier winlab gave it
             named = node.model_copy(update={"domain": domains.name_of(host.conn, node)})
             definition = copied_domain.domain_xml(
@@ -338,19 +334,22 @@ class _Copying:
             )
             machines.define(host.conn, node, definition)
             if self._snapshot.memory:
-                progress.say(f"{node.memory_mib} MiB of memory" if self._unshared else "memory, copy on write")
-                memory.restore(host, self._snapshot, lab, node, shared=not self._unshared)
+                shared, source = node.name not in self._unshared, self._home(node).pool
+                progress.say("memory, copy on write" if shared else f"{node.memory_mib} MiB of memory")
+                memory.restore(host, self._snapshot, lab, node, shared=shared, source=source)
                 self._resumed = time.monotonic() - self._begun
                 # A node without an agent gets the right time by its login, some seconds later
                 agent.set_clock(host.conn, node, clock.skew(host.conn, node))
 
         return work
 
-    def _fill_drives(self, host: Hypervisor, node: NodePlan) -> dict[str, Path]:
+    def _fill_drives(self, host: Hypervisor, node: NodePlan, progress: Progress) -> dict[str, Path]:
         """Make the node's own volumes; returns their files by target."""
-        lab, files = self._plan.lab, {}
+        lab, home, files = self._plan.lab, self._home(node), {}
         for target, drive in self._snapshot.nodes[node.name].drives.items():
-            if drive.kind == "disk":
+            if home.name != host.name:
+                name = self._bring(drive, node, home, host, progress)
+            elif drive.kind == "disk":
                 frozen = host.pool.backing(drive.volume)
                 if frozen is None:
                     raise NotFoundError(
@@ -372,6 +371,17 @@ class _Copying:
                 )
             files[target] = host.pool.path(name)
         return files
+
+    def _bring(self, drive: Drive, node: NodePlan, home: Hypervisor, host: Hypervisor, progress: Progress) -> str:
+        """Make a volume of a node that is not where the snapshot is; returns its name."""
+        if drive.kind == "shared":
+            bring.shared(drive.what, home, host, progress)
+            return drive.what
+        name = f"{self._plan.lab}.{drive.what}"
+        if drive.kind == "disk":
+            name = disks.next_free(host.pool, name)
+        bring.volume(name, drive, f"{self._plan.lab}.{node.name}", home, host, progress)
+        return name
 
     def _checks(self) -> Iterator[Step]:
         """The steps that wait until the machines answer, with the right time, and are Ready nodes."""

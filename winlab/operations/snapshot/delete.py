@@ -6,13 +6,13 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from winlab import snapshots
-from winlab.adapters.vm.hypervisor import Hypervisors
-from winlab.errors import ConflictError, NotFoundError, WinlabError
+from winlab.adapters.vm.hypervisor import Hypervisors, Silent
+from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, StepDone
 from winlab.operations.carry_out import one_step
 from winlab.operations.snapshot import listing, remains
 from winlab.site import Site
-from winlab.snapshots import Id
+from winlab.snapshots import Held, Id
 
 YOUNG = timedelta(minutes=10)  # the clone that saved the lab may still be making its copies
 
@@ -22,31 +22,36 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
 
     :raises NotFoundError: there is no such snapshot.
     :raises ConflictError: another winlab is saving, exporting or importing it.
+    :raises HostError: a hypervisor that has, or may have, a part of it does not answer. The rest was deleted; the same
+        command deletes that part later.
     """
     with site.storage() as hosts, snapshots.exclusive(which) as mark:
-        with suppress(NotFoundError):
-            _require_reached(which, hosts)
+        silent = _silent(which, hosts, mark)
+        mark.stays = bool(silent)
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
+        for one in silent:
+            error = one.refusal(f"and the snapshot '{which}' {'has' if there else 'may have'} volumes there")
+            cure = f"Run 'winlab snapshot delete {which}' again when it answers."
+            if one.name:
+                cure += f" If it never will, first run 'winlab hypervisor remove {one.name} --force'."
+            raise HostError(error.what, why=f"The rest was deleted. {error.why}", cure=cure, causes=error.causes)
     if not (there or gone or mark.was_killed):
         raise NotFoundError(f"There is no snapshot '{which}'.", cure="'winlab snapshot list' shows all.")
     return gone
 
 
-def _require_reached(which: Id, hosts: Hypervisors) -> None:
-    """Check that the hypervisors answer that have a snapshot; one whose record can't be read may be on any.
+def _silent(which: Id, hosts: Hypervisors, mark: Held) -> list[Silent]:
+    """The hypervisors that do not answer and have a part of a snapshot; one whose record can't be read may be on any.
 
-    :raises HostError: one does not.
-    :raises NotFoundError: this account has no such snapshot.
+    Of a snapshot without a record, they may have what a killed command of this account left.
     """
     try:
-        nodes = snapshots.read(which).plan.nodes
+        return listing.unreached(snapshots.read(which), hosts)
     except NotFoundError:
-        raise
+        return list(hosts.silent) if mark.was_killed else []
     except WinlabError:
-        nodes = ()
-    for node in nodes:
-        hosts.on(node)
+        return list(hosts.silent)
 
 
 def tidy(lab: str, hosts: Hypervisors, tell: Listener) -> None:

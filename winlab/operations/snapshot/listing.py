@@ -6,11 +6,25 @@ from dataclasses import dataclass
 
 from winlab import snapshots
 from winlab.adapters.vm import disks
-from winlab.adapters.vm.hypervisor import Hypervisors
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.design.plan import volume_names
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import NotFoundError, WinlabError
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a snapshot costs on one hypervisor.
+
+    :param disk: bytes of the pool that are free again once it is deleted; None: the hypervisor does not answer.
+    :param memory: bytes of the pool in which the machines' memory is; part of *disk*.
+    """
+
+    hypervisor: str
+    disk: int | None
+    memory: int | None
 
 
 @dataclass(frozen=True)
@@ -19,9 +33,10 @@ class Listed:
 
     :param record: None if it can't be used: its save did not end, another account made it, or its record is damaged.
     :param problem: why, if there is no record.
-    :param disk: bytes of the pool that are free again once it is deleted.
-    :param memory: bytes of the pool in which the machines' memory is; part of *disk*.
+    :param disk: bytes of all pools that answer which are free again once it is deleted.
+    :param memory: bytes of these pools in which the machines' memory is; part of *disk*.
     :param copies: the labs that run on its disks, and would keep them.
+    :param parts: the same of each hypervisor that has a part of it.
     """
 
     id: Id
@@ -30,6 +45,12 @@ class Listed:
     disk: int
     memory: int
     copies: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The hypervisors that have a part of it and do not answer."""
+        return tuple(part.hypervisor for part in self.parts if part.disk is None)
 
 
 def every(site: Site, lab: str | None = None) -> list[Listed]:
@@ -95,17 +116,32 @@ def _listed(which: Id, hosts: Hypervisors) -> Listed:
         problem = "its save did not end, or another account made it"
     except WinlabError as error:
         problem = error.what
-    disk = memory = 0
-    volumes = {host.name: host.pool.names(f"{which}.") for host in hosts}
-    if record is not None and not any(volumes.values()) and not hosts.silent:
-        record, problem = None, "its volumes are gone"
-    for host in hosts:
-        own = volumes[host.name]
-        below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
-        memory += sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
-        disk += sum(host.pool.allocation(name) for name in own)
-        disk += sum(host.pool.allocation(name) for name in disks.unused(host, below, without=own))
-    return Listed(which, record, problem, disk, memory, copies(which, hosts))
+    parts = [_part(which, host) for host in hosts if host.pool.names(f"{which}.")]
+    if record is not None:
+        has = {part.hypervisor for part in parts}
+        unreachable = unreached(record, hosts)
+        for name in sorted(record.plan.hypervisors.keys() - has):
+            if any(one.is_maybe(name) for one in unreachable):
+                parts.append(Part(name, None, None))
+            elif not problem:
+                problem = "its volumes are gone" + ("" if name == HYPERVISOR else f" from '{name}'")
+        record = None if problem else record
+    disk, memory = (sum(filter(None, numbers)) for numbers in ([p.disk for p in parts], [p.memory for p in parts]))
+    return Listed(which, record, problem, disk, memory, copies(which, hosts), tuple(parts))
+
+
+def _part(which: Id, host: Hypervisor) -> Part:
+    own = host.pool.names(f"{which}.")
+    below = [path.name for name in own if (path := host.pool.backing(name)) is not None]
+    memory = sum(host.pool.allocation(name) for name in own if name.endswith((".memory", ".save")))
+    frozen = disks.unused(host, below, without=own)
+    return Part(host.name, sum(host.pool.allocation(name) for name in (*own, *frozen)), memory)
+
+
+def unreached(record: Snapshot, hosts: Hypervisors) -> list[Silent]:
+    """The hypervisors that do not answer and have a part of a snapshot."""
+    names = record.plan.hypervisors.keys() - {host.name for host in hosts}
+    return [one for one in hosts.silent if any(map(one.is_maybe, names))]
 
 
 def copies(which: Id, hosts: Hypervisors) -> tuple[str, ...]:

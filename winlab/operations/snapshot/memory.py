@@ -74,23 +74,27 @@ def definition(pool: StoragePool, snapshot: Snapshot, node: str) -> str:
         return save_image.read_header(chunks).xml
 
 
-def restore(host: Hypervisor, snapshot: Snapshot, lab: str, node: NodePlan, *, shared: bool) -> None:
+def restore(
+    host: Hypervisor, snapshot: Snapshot, lab: str, node: NodePlan, *, shared: bool, source: StoragePool | None = None
+) -> None:
     """Start a machine that is defined with the memory that was saved.
 
     :param shared: the memory is the snapshot's file, copy on write, which takes libvirt's hook. Otherwise all of it is
         read.
+    :param source: the pool that has the memory; by default the hypervisor's own. Only that one can be shared.
     :raises WinlabError: libvirt refuses, or the snapshot's volumes are damaged. The machine is off.
     """
     pool, saved_node = host.pool, snapshot.nodes[node.name]
+    source = source or pool
     image, memory = f"{lab}.{node.name}.{RESTORING}", snapshot.volume(node.name, "memory")
     defined = machines.definition(host.conn, node)
-    with closing(pool.chunks(snapshot.volume(node.name, "state" if saved_node.split else "save"))) as chunks:
+    with closing(source.chunks(snapshot.volume(node.name, "state" if saved_node.split else "save"))) as chunks:
         saved = save_image.read_header(chunks)
         if shared:
             xml = copied_domain.with_memory(defined, lab, memory)
             pool.write(image, save_image.header(xml, saved.cookie) + b"".join(_bounded(saved.stream)))
         else:
-            whole = guest_memory.merge(saved.stream, _pages(pool, memory)) if saved_node.split else saved.stream
+            whole = guest_memory.merge(saved.stream, _pages(source, memory)) if saved_node.split else saved.stream
             at, room = 0, (node.memory_mib << 20) * 9 // 8 + LARGEST_STATE
             with pool.filling(image, room) as put:
                 for chunk in chain([save_image.header(defined, saved.cookie)], whole):

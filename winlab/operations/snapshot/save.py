@@ -10,10 +10,11 @@ from pathlib import Path
 
 from winlab import snapshots
 from winlab.adapters.kube import kubeconfig
-from winlab.adapters.vm import disks, domains, first_boot
+from winlab.adapters.vm import disks, domains, durable, first_boot
 from winlab.adapters.vm import snapshots as machines
-from winlab.adapters.vm.volumes import flush
+from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render import copied_domain
 from winlab.engine.step import Load, Step
@@ -76,7 +77,7 @@ class _Saving:
                 drives = {node.name: self._drives(node) for node in held.plan.nodes}
                 under.run(self._steps(held.plan, drives), "snapshot save")
                 made = self._record(held)
-                flush()  # a record must not survive a power cut without its volumes
+                durable.flush(_used(hosts, held.plan))  # no record must survive a power cut without its volumes
                 snapshots.write(made)
         return made
 
@@ -88,7 +89,12 @@ class _Saving:
             self.under.tell(Note(lab=lab, text=text))
 
     def _record(self, held: recorded.Recorded) -> Snapshot:
-        folder = self.under.folder
+        folder, plan, hosts = self.under.folder, held.plan, self.under.hypervisors
+        first, *_ = emulators = [compatible.emulator(hosts.on(node)) for node in plan.nodes]
+        nodes = {
+            node.name: self.nodes[node.name].model_copy(update={"emulator": None if one == first else one})
+            for node, one in zip(plan.nodes, emulators, strict=True)
+        }
         return Snapshot(
             lab=self.which.lab,
             name=self.which.name,
@@ -97,8 +103,8 @@ class _Saving:
             memory=not self.disks_only,
             paused=round(self.paused, 2),
             automatic=self.automatic,
-            emulator=compatible.emulator(self.under.hypervisors.on(held.plan.nodes[0])),
-            nodes=self.nodes,
+            emulator=first,
+            nodes=nodes,
             routes=self._routes(),
             plan=held.plan,
             spec=held.restored_spec(),
@@ -111,13 +117,11 @@ class _Saving:
     def _require_savable(self, plan: Plan) -> None:
         """Check the state of the lab.
 
-        :raises ConflictError: it has faults, nodes that booted only partly, or nodes in an external cluster; or its
-            machines are on several hypervisors.
+        :raises ConflictError: it has faults, nodes that booted only partly, or nodes in an external cluster.
         :raises GuestError: its machines do not all run, or, for disks alone, are not all off.
         :raises HostError: there is not enough space.
         """
         hosts, lab = self.under.hypervisors, self.which.lab
-        compatible.require_one(plan, hosts)
         if plan.joins:
             raise ConflictError(
                 f"The lab '{lab}' can't be saved: its nodes joined an external cluster.",
@@ -148,16 +152,17 @@ class _Saving:
             self._require_space(plan)
 
     def _require_space(self, plan: Plan) -> None:
-        """Check the pool's space. The memory is written twice at most: as libvirt writes it, and as it is kept.
+        """Check the pools' space. The memory is written twice at most: as libvirt writes it, and as it is kept.
 
         :raises HostError: it is not enough.
         """
         for host in self.under.hypervisors:
             need = 2 * sum(node.memory_mib for node in plan.nodes if node.hypervisor == host.name) << 20
             if need > (free := host.pool.free()):
+                where = "the pool" if host.name == HYPERVISOR else f"the pool of '{host.name}'"
                 raise HostError(
-                    f"The lab '{self.which.lab}' can't be saved: the pool has {free >> 20} MiB free.",
-                    why=f"Its machines have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
+                    f"The lab '{self.which.lab}' can't be saved: {where} has {free >> 20} MiB free.",
+                    why=f"Machines there have {need >> 21} MiB of memory, which may take {need >> 20} MiB meanwhile.",
                     cure="Free some space: 'winlab image prune' removes what nothing needs; 'winlab snapshot list' "
                     "shows what snapshots take.",
                 )
@@ -210,7 +215,11 @@ class _Saving:
                 machines.settle(conn, node, target, lambda part: progress.say(text, part))  # noqa: B023
 
     def _freeze(self, plan: Plan, drives: dict[str, dict[str, Drive]], progress: Progress) -> None:
-        """Save the machines, and let their disks continue in overlays. All of them are at the same instant."""
+        """Save the machines, and let their disks continue in overlays. All of them are at the same instant.
+
+        None runs again before all are paused, on whichever hypervisors they are. So none has in its memory what
+        another one sent after it was paused.
+        """
         overlays: dict[str, dict[str, str]] = {}
         for node in plan.nodes:
             host = self.under.hypervisors.on(node)
@@ -291,6 +300,11 @@ class _Saving:
                     machines.flatten(host.conn, node, target, base, lambda part: progress.say(text, part))  # noqa: B023
 
         return work
+
+
+def _used(hosts: Hypervisors, plan: Plan) -> list[Hypervisor]:
+    """The hypervisors that a plan's nodes are on."""
+    return [host for host in hosts if host.name in plan.hypervisors]
 
 
 def _each(nodes: Sequence[NodePlan], work: Callable[[NodePlan], None]) -> None:

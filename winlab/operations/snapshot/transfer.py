@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import files, snapshots
-from winlab.adapters.vm import disks, save_image
+from winlab.adapters.vm import disks, durable, save_image
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
-from winlab.adapters.vm.volumes import StoragePool, flush
+from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import saved_domain
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Listener, Progress
 from winlab.operations.carry_out import one_step
-from winlab.operations.snapshot import archive, compatible, memory, remains
-from winlab.operations.snapshot.adopted import adopt
+from winlab.operations.snapshot import archive, compatible, contents, memory, remains, where
+from winlab.operations.snapshot.adopted import adopt, moved
 from winlab.operations.snapshot.archive import Archive
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
@@ -113,7 +114,7 @@ def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progr
     is_overlay = pool.backing(name) is not None
     if is_overlay:
         below = list(disks.chain(pool, name))
-        _require_space(pool, sum(pool.allocation(one) for one in below), f"'{item.name}' in one file")
+        contents.require_space(pool, sum(pool.allocation(one) for one in below), f"'{item.name}' in one file")
         progress.say(f"{item.name}: making one file of {len(below)}")
         pool.copy(copy, name)
         name = copy
@@ -130,25 +131,14 @@ def _content(item: _Item, snapshot: Snapshot, pool: StoragePool, progress: Progr
                 pool.delete(copy)
 
 
-def _require_space(pool: StoragePool, need: int, what: str) -> None:
-    """Check the pool's space.
-
-    :raises HostError: it is not enough.
-    """
-    if need > (free := pool.free()):
-        raise HostError(
-            f"There is not enough space for {what}.",
-            why=f"The pool has {free >> 20} MiB free, and {need >> 20} MiB are needed.",
-            cure="Free some space: 'winlab image prune' and 'winlab snapshot delete' help.",
-        )
-
-
-def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> Snapshot:
+def import_file(path: Path, renamed: str | None, site: Site, tell: Listener, *, on: str = HYPERVISOR) -> Snapshot:
     """Take a snapshot from a file; returns its record.
 
     :param renamed: what it is called, ``LAB@NAME`` or ``NAME``. None: as in the file.
+    :param on: the hypervisor whose pool gets all of it.
     :raises NotFoundError: there is no such file.
-    :raises UsageError: it is not an exported snapshot, or it has something that winlab does not write.
+    :raises UsageError: it is not an exported snapshot, or it has something that winlab does not write; or the site has
+        no hypervisor *on*, or tunnels to it don't take the packets of its machines.
     :raises TransferError: it is damaged.
     :raises ConflictError: there is such a snapshot, or its memory can't be restored here. Nothing was touched.
     :raises HostError: there is not enough space. Nothing was touched.
@@ -162,13 +152,15 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
         if {RECORD, *(item.name for item in items)} != source.rows.keys():
             raise UsageError(f"'{path}' does not have what its record lists.", cure="Export the snapshot again.")
         with site.storage() as hosts, snapshots.exclusive(which) as mark:
-            compatible.require(snapshot, hosts)
+            host = where.require_chosen(on, snapshot.plan, {}, site, hosts)
+            if on != HYPERVISOR:
+                snapshot = moved(snapshot, host)
+            compatible.require(snapshot, snapshot.plan, hosts)
             remains.require_free(which, hosts, mark, f"Choose another name: '--as {which.lab}@NAME'")
             with remains.making(which, hosts, mark):
-                for host in hosts:
-                    rows = [source.rows[item.name] for item in items if hosts.on(item.node) is host]
-                    _require_space(host.pool, sum(row.size for row in rows), f"the snapshot '{which}'")
-                done = _Import(source, snapshot, hosts)
+                size = sum(source.rows[item.name].size for item in items)
+                contents.require_space(host.pool, size, f"the snapshot '{which}'")
+                done = _Import(source, snapshot, host)
                 one_step(f"import {which}", partial(done.run, items), tell, 60, lab=which.lab)
     return done.snapshot
 
@@ -176,35 +168,35 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener) -> 
 class _Import:
     """A snapshot on its way from a file into the pool."""
 
-    def __init__(self, source: Archive, snapshot: Snapshot, hosts: Hypervisors) -> None:
+    def __init__(self, source: Archive, snapshot: Snapshot, host: Hypervisor) -> None:
         self.source = source
         self.snapshot = snapshot  # changes: shared CDs may get other names
-        self.hosts = hosts
+        self.host = host
 
     def run(self, items: Iterable[_Item], progress: Progress) -> None:
         """Make the volumes, then the record."""
         for item in items:
-            self._bring(item, self.hosts.on(item.node), progress)
+            self._bring(item, self.host.pool, progress)
         progress.say("writing everything to the disk")
-        flush()
+        durable.flush([self.host])
         snapshots.write(self.snapshot)
 
-    def _bring(self, item: _Item, host: Hypervisor, progress: Progress) -> None:
+    def _bring(self, item: _Item, pool: StoragePool, progress: Progress) -> None:
         memory_size = item.node.memory_mib << 20
         if item.kind == "state":
-            self._fill(item, host.pool, memory.LARGEST_STATE, progress)
-            self._check_machine(item.node, host.pool)
+            self._fill(item, pool, memory.LARGEST_STATE, progress)
+            self._check_machine(item.node, pool)
         elif item.kind == "image":
-            self._fill(item, host.pool, memory_size * 9 // 8 + memory.LARGEST_STATE, progress)
-            self._check_machine(item.node, host.pool)
+            self._fill(item, pool, memory_size * 9 // 8 + memory.LARGEST_STATE, progress)
+            self._check_machine(item.node, pool)
         elif item.kind == "memory":
             if self.source.rows[item.name].size != memory_size:
                 raise UsageError(f"'{item.name}' does not have the {item.node.memory_mib} MiB of the machine's memory.")
-            self._fill(item, host.pool, memory_size, progress)
+            self._fill(item, pool, memory_size, progress)
         elif item.kind == "shared":
             self._bring_shared(item, progress)
         else:
-            self._bring_disk(item, host.pool, progress)
+            self._bring_disk(item, pool, progress)
 
     def _read(self, item: _Item, progress: Progress) -> Iterator[bytes]:
         size, done = self.source.rows[item.name].size, 0
@@ -273,7 +265,7 @@ class _Import:
             drives = dict(nodes[node.name].drives)
             for target, drive in drives.items():
                 if drive.kind == "shared" and drive.what == item.volume:
-                    pool = self.hosts.on(node).pool
+                    pool = self.host.pool
                     drives[target] = drive.model_copy(update={"what": self._shared(item, pool, progress)})
                     pool.create_disk(drive.volume, None, backing=drives[target].what)
             nodes[node.name] = nodes[node.name].model_copy(update={"drives": drives})

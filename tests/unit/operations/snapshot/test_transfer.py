@@ -50,7 +50,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def site(pool: MemoryPool) -> sites.FakeSite:
-    return sites.FakeSite(sites.hypervisor(SimpleNamespace(listAllDomains=list), pool))
+    return sites.FakeSite(sites.hypervisor(sites.idle(), pool))
 
 
 def exported(pool: MemoryPool, file: Path, **changes: Any) -> Snapshot:
