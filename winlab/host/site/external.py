@@ -16,7 +16,7 @@ from winlab.run import run
 from winlab.settings import BRIDGE
 
 # Five of these without an answer, and a gateway moves (man ovs-vswitchd.conf.db, BFD). By default it is a second.
-BFD_MS = 500
+BFD_MS = 300
 BFD = ("bfd-min-rx", "bfd-min-tx")  # options of NB_Global, man ovn-nb
 
 
