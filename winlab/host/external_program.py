@@ -30,8 +30,8 @@ SECONDS = 5  # between two looks
 _TEXT = r"""#!/bin/sh
 # Written by 'winlab host setup'; removed by 'winlab host teardown'.
 # Joins this host's external bridge to those of its site's other hosts, by tunnels to where OVN's controller has some.
-#   external once     do it now
-#   external follow   do it now and every few seconds
+#   external once     do it now, and write the flows again
+#   external follow   do it every few seconds
 #   external undo     remove the tunnels and flows
 bridge=@BRIDGE@
 ovs() { ovs-vsctl --timeout=10 "$@"; }
@@ -53,7 +53,7 @@ tunnels() {
   done
   for port in $present; do ovs --if-exists del-port "$bridge" "$port"; done
 }
-once() {
+look() {
   tunnels
   if [ -n "$(flows)" ] && ! ovs-ofctl dump-flows "$bridge" cookie=@COOKIE@/-1 | grep -q priority; then
     flows | ovs-ofctl add-flows "$bridge" -
@@ -64,8 +64,8 @@ once() {
   fi
 }
 case $1 in
-once) once ;;
-follow) once 2>/dev/null; sleep @SECONDS@; exec "$0" follow ;;
+once) ovs-ofctl del-flows "$bridge" cookie=@COOKIE@/-1; look ;;
+follow) look 2>/dev/null; sleep @SECONDS@; exec "$0" follow ;;
 undo)
   for port in $(ports); do ovs --if-exists del-port "$bridge" "$port"; done
   ovs-ofctl del-flows "$bridge" cookie=@COOKIE@/-1

@@ -117,6 +117,8 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
     daemons.ensure("ovs", record, progress)
     ids = fabric.ovs_ids()
     fabric.check_foreign_ovn(ids, known.southbound if known.joined else fabric.SB)
+    if not daemons.is_up("ovn-host"):
+        tunnels.be_silent()
     datapath = fabric.find_datapath()
     chassis = ids.get("system-id", "")
     closed = ("fail-mode=secure", "other-config:disable-in-band=true")

@@ -19,9 +19,9 @@ def gateways(top: Topology, others: Iterable[str]) -> tuple[str, ...]:
     """The chassis that may be the gateway of the lab's router, the preferred one first.
 
     Labs that are on the first hypervisor alone have it there: they end with it, and their packets may be too large for
-    tunnels. So do all labs of two hypervisors. OVN's controller that hears of no other gateway takes itself for cut
-    off, and stops being one (ha_chassis_group_is_active in controller/ha-chassis.c): of two, neither would be left.
-    Otherwise gateways are spread over labs. A further hypervisor moves few of them.
+    tunnels. At a site of two, all labs have it there. OVN's controller that hears of no other gateway takes itself for
+    cut off, and stops being one (ha_chassis_group_is_active in controller/ha-chassis.c): of two, neither would be
+    left. Otherwise gateways are spread over labs. A further hypervisor moves few of them.
 
     :param others: the chassis of the site's further hypervisors.
     """

@@ -15,8 +15,9 @@ from winlab.host.changes import Record
 from winlab.run import run
 from winlab.settings import BRIDGE
 
+USUAL_MTU = 1500  # bytes, of a bridge and of labs
 # Five of these without an answer, and a gateway moves (man ovs-vswitchd.conf.db, BFD). By default it is a second.
-BFD_MS = 500
+BFD_MS = 300
 BFD = ("bfd-min-rx", "bfd-min-tx")  # options of NB_Global, man ovn-nb
 
 
@@ -69,7 +70,8 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> None:
     own = known.bridge_address
     prefix = known.external_network.prefixlen
     fabric.ensure_address(own, prefix, progress)
-    fabric.vsctl("set", "Interface", BRIDGE, f"mtu_request={known.tunnel_mtu}")
+    if known.tunnel_mtu:
+        fabric.vsctl("set", "Interface", BRIDGE, f"mtu_request={min(known.tunnel_mtu, USUAL_MTU)}")
     flows = program.flows_for(known.external_gateway, known.gateway_mac, own_mac()) if known.gateway_mac else ""
     record.add("files", str(program.PROGRAM))
     if files.replace_text(program.PROGRAM, program.text(f"{own}/{prefix}", flows), 0o700):
@@ -98,6 +100,7 @@ def undo(record: Record, progress: Progress) -> None:
     if not program.PROGRAM.exists():
         return
     daemons.stop("external", record, progress)
+    program.PID.unlink(missing_ok=True)
     run([str(program.PROGRAM), "undo"], check=False, timeout=120)
     if record.changes.bfd:
         fabric.nbctl("remove", "NB_Global", ".", "options", *BFD, check=False)

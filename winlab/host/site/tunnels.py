@@ -64,6 +64,17 @@ def ensure(address: str, datapath: str, record: Record, progress: Progress) -> i
     return mtu
 
 
+def be_silent() -> None:
+    """Have the other gateways take this host for gone until OVN's controller runs.
+
+    Open vSwitch remembers to answer them (BFD), and does so once it runs. A host that boots would take over from
+    another gateway at once, and its labs would be silent until the controller has written their flows.
+    """
+    found = fabric.vsctl("--bare", "--columns=name", "find", "Interface", "type=geneve", "options:key=flow").stdout
+    for name in found.split():
+        fabric.vsctl("--if-exists", "clear", "Interface", name, "bfd")
+
+
 def largest(address: str, datapath: str) -> int | None:
     """The largest packet inside tunnels, in bytes; None if they can't use the address now, as early in a boot."""
     try:
