@@ -1,4 +1,4 @@
-"""Plants a lab of two nodes, without a guest in them: run on the first host as ``planted_lab.py LAB BLOCK [credentials]``.
+"""Plants a lab of two nodes without guests. Run it on the first host: ``planted_lab.py LAB BLOCK [credentials]``.
 
 Its plan, its record, its rows in OVN, its volumes and its machines are those that winlab makes, but for the machines'
 hardware: they have a network card and nothing to boot from.
@@ -32,7 +32,7 @@ def definition(plan: Plan, node: NodePlan, disk: str) -> str:
         </disk>
         <interface type='bridge'>
           <mac address='{node.mac}'/><source bridge='br-int'/>
-          <virtualport type='openvswitch'><parameters interfaceid='{node.uuid}'/></virtualport>
+          <virtualport type='openvswitch'><parameters interfaceid='{node.port}'/></virtualport>
           <target dev='p{node.uuid[:10]}'/><model type='virtio'/>
         </interface>
       </devices>
