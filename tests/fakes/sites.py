@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
-from winlab.adapters.registered import Registered
+from winlab.adapters.registered import PREFIX, Registered
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.engine.lab_on_site import LabOnSite
@@ -38,7 +38,7 @@ class FakeSite(Site):
         self.northbound = overlay
 
     @contextmanager
-    def hypervisors(self) -> Iterator[Hypervisors]:
+    def hypervisors(self, limit: float = 0) -> Iterator[Hypervisors]:
         yield self.each
 
     def overlay(self) -> AbstractContextManager[Any]:
@@ -68,10 +68,11 @@ def registered(host: str = "host2", **facts: Any) -> Callable[[], Registered]:
 
 
 class Recorder:
-    """OVN's northbound database, as far as it has the list of hypervisors."""
+    """OVN's northbound database, as far as it has the list of hypervisors; what else is recorded is in ``others``."""
 
     def __init__(self, **texts: str) -> None:
         self.texts = {name.replace("_", "-"): text for name, text in texts.items()}
+        self.others: dict[str, str] = {}
 
     def hypervisors(self) -> dict[str, str]:
         return dict(self.texts)
@@ -81,3 +82,14 @@ class Recorder:
             del self.texts[name]
         else:
             self.texts[name] = text
+
+    def records(self, prefix: str) -> dict[str, str]:
+        return {key: text for key, text in self.others.items() if key.startswith(prefix)}
+
+    def record(self, texts: Mapping[str, str | None]) -> None:
+        for key, text in texts.items():
+            name = key.removeprefix(PREFIX)
+            where, name = (self.others, key) if "/" in key else (self.texts, name)
+            where.pop(name, None)
+            if text is not None:
+                where[name] = text

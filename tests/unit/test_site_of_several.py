@@ -49,6 +49,9 @@ def site(monkeypatch: pytest.MonkeyPatch, texts: Callable[[], dict[str, str]], f
         def hypervisors(self) -> dict[str, str]:
             return texts()
 
+        def records(self, _prefix: str) -> dict[str, str]:
+            return {}
+
     monkeypatch.setattr(ovn, "connect", lambda _remote: nullcontext(Northbound()))
     return Site(libvirt="test:///default", facts=facts or sites.facts())
 

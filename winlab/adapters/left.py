@@ -10,7 +10,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from winlab import documents
 from winlab.adapters.registered import LARGEST, NAME, PREFIX
@@ -74,6 +74,6 @@ class Left(BaseModel):
         try:
             value: Any = documents.from_json(text)
             found = cls.model_validate({**value, "hypervisor": host, "lab": lab})
-        except (UsageError, ValidationError, TypeError):
+        except (UsageError, ValueError, TypeError):  # pydantic's and json's are ValueErrors
             return None
         return found if all(WORD.fullmatch(node) for node in found.nodes) else None

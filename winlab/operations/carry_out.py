@@ -99,11 +99,11 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
             held.enter_context(folder.locked())
         if foreign:
             held.callback(folder.remove)
-        reported = tell if foreign else folder.journaled(tell)
         cleaned: list[str] = []
-        if job.locks:
-            hosts, cleaned = remains.clean(site, hosts, reported, job.lab)
-        return job.work(Underway(folder, site, hosts, reported, held, tuple(cleaned)))
+        if job.locks:  # not in the journal: it may be another lab's
+            hosts, cleaned = remains.clean(site, hosts, tell, job.lab)
+        tell = tell if foreign else folder.journaled(tell)
+        return job.work(Underway(folder, site, hosts, tell, held, tuple(cleaned)))
 
 
 def hold(folder: LabFolder, held: ExitStack, progress: Progress, doing: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan
 from winlab.design.spec.model import Spec
 from winlab.errors import NotFoundError
@@ -44,8 +45,11 @@ def rebuild_lost(lab: str, site: Site, tell: Listener, *, check: bool) -> list[D
     :raises WinlabError: a node can't be made.
     """
     folder = site.folder(lab)
+    plan = recorded.read(folder).plan
+    if all(node.hypervisor == HYPERVISOR for node in plan.nodes):
+        return []
     with site.hypervisors() as hosts:
-        nodes = absent.lost(recorded.read(folder).plan, hosts)
+        nodes = absent.lost(plan, hosts)
     if not nodes:
         return []
     is_cluster = folder.has(folder.kubeconfig)

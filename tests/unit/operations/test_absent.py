@@ -15,6 +15,7 @@ import sites
 
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
+from winlab.adapters.left import LEFT, Left
 from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.hypervisor import Silent
 from winlab.design import spec
@@ -22,8 +23,8 @@ from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import HostError, NotFoundError, WinlabError
-from winlab.events import ignore
-from winlab.operations import absent, carry_out, destroy, diff, look, making, recorded
+from winlab.events import Event, Note, ignore
+from winlab.operations import absent, carry_out, destroy, diff, elsewhere, look, making, recorded, remains
 from winlab.operations.carry_out import Job
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import compatible
@@ -57,11 +58,13 @@ class World(sites.FakeSite):
     """Two hypervisors; the second does not answer."""
 
     def __init__(self) -> None:
+        self.nb = sites.Recorder()
         overlay = SimpleNamespace(
             labs=set, remove=lambda _: False, lab_owner=lambda _: None, lab_plan=lambda _: None,
-            fault_records=lambda _: [],
+            fault_records=lambda _: [], hypervisors=dict, records=self.nb.records, record=self.nb.record,
         )  # fmt: skip
         super().__init__(sites.hypervisor("first", Pool()), overlay=overlay)
+        self._facts = sites.facts()
         self.each = replace(self.each, silent=(OFF,))
         self.silent = (OFF,)
         self.machines: list[Any] = []
@@ -154,19 +157,147 @@ def removable(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-@pytest.mark.parametrize(("plan", "word"), [(SPLIT, "has"), (None, "may have")])
-def test_destroy_removes_the_rest_and_a_second_one_finishes(removable: World, plan: Plan | None, word: str) -> None:
+@pytest.mark.parametrize(("plan", "says"), [(SPLIT, "still has node-2 of"), (None, "may still have machines of")])
+def test_destroy_remembers_what_it_leaves_there(removable: World, plan: Plan | None, says: str) -> None:
     if plan is not None:
         removable.made_from(plan)
-    folder = removable.folder("lab")
-    with pytest.raises(HostError, match=f"'lab' {word} machines there") as caught:
+    told: list[Event] = []
+    destroy.destroy("lab", removable, told.append)
+    assert [one.text for one in told if isinstance(one, Note)] == [f"{removable.left()[0]} {OFF}"]
+    assert says in str(removable.left()[0])
+    assert not removable.folder("lab").path.exists()
+
+
+def test_what_can_t_be_remembered_stays_in_the_record(removable: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    removable.made_from(SPLIT)
+
+    def fail(_texts: Any) -> None:
+        raise HostError("OVN rejected a change.")
+
+    monkeypatch.setattr(removable.northbound, "record", fail)
+    with pytest.raises(HostError, match="rejected"):
+        destroy.destroy("lab", removable, ignore)
+    assert removable.folder("lab").path.exists()
+
+
+def test_destroy_fails_if_the_hypervisors_are_not_known(removable: World) -> None:
+    removable.made_from(SPLIT)
+    removable.each = replace(removable.each, silent=(replace(OFF, name=""),))
+    with pytest.raises(HostError, match="'lab' has machines there") as caught:
         destroy.destroy("lab", removable, ignore)
     assert "The rest was removed" in caught.value.why
     assert "winlab destroy --lab lab" in caught.value.cure
-    assert folder.path.exists()
-    removable.each = replace(removable.each, silent=())
+
+
+def back(world: World) -> None:
+    """The second hypervisor answers again, with all machines that it had."""
+    left = tuple(one for one in world.left() if one.hypervisor == SECOND)
+    second = replace(sites.hypervisor("second", Pool(), name=SECOND), left=left)
+    world.each = replace(world.each, each=(*world.each.each, second), silent=())
+
+
+@pytest.fixture
+def removed(removable: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the domains that were removed."""
+    found: list[str] = []
+
+    def machines(conn: Any, lab: str | None = None) -> list[Any]:
+        there = removable.machines if conn == "second" else []
+        return [one for one in there if lab in (None, one.tag.lab)]
+
+    monkeypatch.setattr(domains, "machines", machines)
+    monkeypatch.setattr(domains, "remove", lambda _, one: found.append(one.domain) or True)
+    return found
+
+
+def test_any_command_that_changes_a_lab_removes_what_was_left(removable: World, removed: list[str]) -> None:
+    removable.made_from(SPLIT)
     destroy.destroy("lab", removable, ignore)
-    assert not folder.path.exists()
+    removable.has(SPLIT, "node-2")
+    back(removable)
+    assert removable.each.machines() == []  # it counts as the lab's no longer
+    assert destroy.destroy("other", removable, ignore) == []
+    assert removed == ["winlab-lab.node-2"]
+    assert removable.left() == ()
+
+
+def test_a_second_destroy_reports_what_was_left(removable: World, removed: list[str]) -> None:
+    removable.made_from(SPLIT)
+    destroy.destroy("lab", removable, ignore)
+    removable.has(SPLIT, "node-2")
+    back(removable)
+    assert destroy.destroy("lab", removable, ignore) == ["domain winlab-lab.node-2"]
+
+
+def test_only_the_node_that_was_made_elsewhere_is_removed(removable: World, removed: list[str]) -> None:
+    remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-1",)))
+    remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-2",)))
+    removable.has(SPLIT, "controller-1", "node-2")
+    back(removable)
+    assert [one.tag.node for one in removable.each.machines("lab")] == ["controller-1"]
+    hosts, gone = remains.clean(removable, removable.each, ignore, "lab")
+    assert (gone, removed) == (["domain winlab-lab.node-2"], ["winlab-lab.node-2"])
+    assert hosts.each[1].left == ()
+
+
+def test_what_another_winlab_has_removed_meanwhile_is_left_alone(removable: World, removed: list[str]) -> None:
+    remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-2",)))
+    removable.has(SPLIT, "node-2")
+    back(removable)
+    removable.nb.others.clear()
+    assert remains.clean(removable, removable.each, ignore, "lab")[1] == removed == []
+
+
+def test_what_can_t_be_removed_stops_only_its_own_lab(
+    removable: World, removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_conn: Any, _machine: Any) -> bool:
+        raise WinlabError("libvirt refuses.")
+
+    remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-2",)))
+    removable.has(SPLIT, "node-2")
+    back(removable)
+    monkeypatch.setattr(domains, "remove", fail)
+    told: list[Event] = []
+    hosts, _ = remains.clean(removable, removable.each, told.append, "other")
+    assert len(hosts.each[1].left) == len(removable.left()) == 1
+    assert [one.text for one in told if isinstance(one, Note)] == [
+        f"What 'lab' left on '{SECOND}' can't be removed now: libvirt refuses."
+    ]
+    with pytest.raises(WinlabError, match="refuses"):
+        remains.clean(removable, removable.each, ignore, "lab")
+
+
+def test_what_others_wrote_is_not_believed() -> None:
+    text = Left(nodes=("node-2",)).model_dump_json()
+    assert Left.parse(f"{LEFT}{SECOND}/lab", text) is not None
+    for key in (
+        f"{LEFT}hypervisor-1/lab",
+        f"{LEFT}{SECOND}",
+        f"{LEFT}{SECOND}/a/b",
+        f"{LEFT}X/lab",
+        f"{LEFT}{SECOND}/ ",
+    ):
+        assert Left.parse(key, text) is None
+    for bad in ("", "[]", "{", '{"nodes": ["../x"]}', '{"nodes": 3}', " " * 5000):
+        assert Left.parse(f"{LEFT}{SECOND}/lab", bad) is None
+
+
+def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.made_from(SPLIT)
+    world.has(SPLIT, "controller-1", "node-1")
+    world.each = replace(world.each, silent=())
+    monkeypatch.setattr(clock, "skew", lambda *_: 0.0)
+    monkeypatch.setattr(pushed, "read", lambda *_: [])
+    monkeypatch.setattr(look, "_ask", lambda machine, *_: look.NodeStatus(machine.tag, machine.state, True))
+    assert power(world) == ["done"]  # nothing waits for it
+    lost = look.status("lab", world)[-1]
+    assert (lost.tag.node, lost.state, lost.hypervisor) == ("node-2", "lost", SECOND)
+    assert "winlab repair --lab lab" in lost.problem
+    told: list[Event] = []
+    (drift,) = elsewhere.rebuild_lost("lab", world, told.append, check=True)
+    assert (drift.node, drift.expected, drift.actual, drift.mendable) == ("node-2", SECOND, "forgotten", True)
+    assert elsewhere.rebuild_lost("lab", World(), ignore, check=True) == []
 
 
 def test_destroy_of_a_lab_that_has_nothing_there_succeeds(removable: World) -> None:

@@ -40,7 +40,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     with lab(monkeypatch) as made:
         monkeypatch.setattr("winlab.operations.faults.report", lambda *_: None)
         monkeypatch.setattr(firewall, "trouble", lambda: "")
-        monkeypatch.setattr(Site, "hypervisors", lambda _: nullcontext(made.lab.hypervisors))
+        monkeypatch.setattr(Site, "hypervisors", lambda *_: nullcontext(made.lab.hypervisors))
         monkeypatch.setattr(power, "time", SimpleNamespace(time=lambda: NOW))
         LabFolder("lab").make()
         monkeypatch.setattr(LabFolder, "credentials", lambda _: None)

@@ -250,7 +250,7 @@ def test_one_that_does_not_answer_is_removed_only_by_force(world: World) -> None
     for name in ("b", "c"):
         with pytest.raises(HostError, match="unknown whether labs have machines there") as caught:
             hosts().remove(name)
-        assert f"remove {name} --force" in caught.value.cure
+        assert f"hypervisor forget {name}" in caught.value.cure
         hosts().remove(name, force=True)
     assert world.nb.texts == {}
     with pytest.raises(UsageError):
