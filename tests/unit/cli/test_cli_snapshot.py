@@ -15,7 +15,6 @@ from winlab.lab_snapshots import Copied, Listed, Snapshots
 from winlab.operations.snapshot.listing import Part
 from winlab.snapshots import Id
 
-
 PARTS = (Part("hypervisor-1", 3 << 20, 1 << 20), Part("hypervisor-2", None, None))
 
 
@@ -66,7 +65,9 @@ def test_flags_without_a_use_are_refused(made: list[dict[str, Any]], words: tupl
 
 def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
-    row = Listed(Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",), parts=PARTS)
+    row = Listed(
+        Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",), parts=PARTS
+    )
     monkeypatch.setattr(Snapshots, "show", lambda *_: row)
     assert json.loads(ran("snapshot", "show", "ready", "--output", "json").stdout) == {
         "snapshot": "lab@ready",

@@ -84,7 +84,7 @@ def elsewhere(
             plan = origin.model_copy(update={"lab": new[0]})
             room.require_for(plan, hosts, shares=share, copies=len(new))
         except HostError:
-            if not (fit := _fit(snapshot, site, hosts)) - origin.hypervisors.keys():
+            if len(fit := _fit(snapshot, site, hosts)) == 1:
                 raise
             stock = [one for one in resources.of_all(hosts, snapshot.lab) if one.name in fit]
             found |= dict(zip(new, placement.place_copies(origin, len(new), stock, share), strict=True))
