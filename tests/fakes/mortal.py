@@ -6,6 +6,7 @@ has an effect, so nothing is cleaned up. What libvirt keeps doing by itself is n
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,17 +61,28 @@ class Network:
 
 
 class World:
-    """The host. ``left`` is how many changes winlab still makes; None: it is not killed."""
+    """The host. ``left`` is how many changes winlab still makes; None: it is not killed.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    :param second: there is a second host, and the worker is on it.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, second: bool = False) -> None:
         self._lock = threading.RLock()
         self.left: int | None = None
-        self.pool = MemoryPool()
-        self.pool.on_change = self.pool.on_delete = self.change
+        self.pools = [MemoryPool() for _ in range(1 + second)]
+        self.pool = self.pools[0]
+        for pool in self.pools:
+            pool.on_change = pool.on_delete = self.change
+        self.plan = saved.split_plan() if second else saved.plan()
+        self.places: dict[str, MemoryPool] = {}
         self.states: dict[str, str] = {}  # by UUID, as everything of machines
         self.xml: dict[str, str] = {}
         self.tags: dict[str, Tag] = {}
-        self.site = sites.FakeSite(sites.hypervisor(sites.idle(), self.pool), overlay=Network())
+        each = [
+            sites.hypervisor(sites.idle(pool=pool), pool, name=f"hypervisor-{number}")
+            for number, pool in enumerate(self.pools, 1)
+        ]
+        self.site = sites.FakeSite(*each, overlay=Network())
         self.hosts = self.site.each
         self._patch(monkeypatch)
         self._make_lab()
@@ -91,27 +103,33 @@ class World:
     def running(self, lab: str) -> bool:
         """Whether both machines of a lab run, on disks that are complete."""
         mine = [uuid for uuid, tag in self.tags.items() if tag.lab == lab]
-        files = [Path(file).name for uuid in mine for file in copied_domain.drives(self.xml[uuid]).values()]
-        chains = all(self.pool.exists(name) and self._is_based(name) for name in files)
+        files = [(self.places[uuid], Path(file).name) for uuid in mine for file in self._drives(uuid)]
+        chains = all(pool.exists(name) and self._is_based(pool, name) for pool, name in files)
         return len(mine) == 2 and chains and {self.states[uuid] for uuid in mine} == {"running"}
 
-    def _is_based(self, name: str) -> bool:
-        while (base := self.pool.below.get(name)) is not None:
-            if not self.pool.exists(base):
+    def _drives(self, uuid: str) -> list[str]:
+        return list(copied_domain.drives(self.xml[uuid]).values())
+
+    def _is_based(self, pool: MemoryPool, name: str) -> bool:
+        while (base := pool.below.get(name)) is not None:
+            if not pool.exists(base):
                 return False
             name = base
         return True
 
     def whole(self, which: Id) -> list[str]:
         """The volumes of a snapshot, without those whose base is missing."""
-        return [name for name in self.pool.names(f"{which}.") if self._is_based(name)]
+        return [name for pool in self.pools for name in pool.names(f"{which}.") if self._is_based(pool, name)]
 
     def idle(self) -> set[str]:
         """Disks of labs that nothing needs, and volumes that no finished command leaves."""
-        used = {Path(file).name for xml in self.xml.values() for file in copied_domain.drives(xml).values()}
-        used |= set(self.pool.below.values())
-        every = {name for name in self.pool.volumes if "@" not in name and not name.startswith("base-")}
-        return (every - used) | {name for name in self.pool.volumes if "export" in name or "restore" in name}
+        found: set[str] = set()
+        for pool in self.pools:
+            used = {Path(file).name for uuid in self.xml if self.places[uuid] is pool for file in self._drives(uuid)}
+            used |= set(pool.below.values())
+            every = {name for name in pool.volumes if "@" not in name and not name.startswith("base-")}
+            found |= (every - used) | {name for name in pool.volumes if "export" in name or "restore" in name}
+        return found
 
     def marks(self) -> list[str]:
         """Files that say that a command has not ended."""
@@ -119,18 +137,20 @@ class World:
         return [path.name for path in state.rglob("*") if path.name == COPYING or path.suffix in (".held", ".new")]
 
     def _make_lab(self) -> None:
-        plan, folder = saved.plan(), LabFolder("lab")
-        self.pool.put(saved.CD, b"the CD")
-        self.pool.digests[saved.CD] = "of something"
+        plan, folder = self.plan, LabFolder("lab")
+        for pool in self.pools:
+            pool.put(saved.CD, b"the CD")
+            pool.digests[saved.CD] = hashlib.sha256(b"the CD").hexdigest()
         for node in plan.nodes:
-            self.pool.put(f"base-{node.name}.qcow2", b"base")
+            pool = self.pools[int(node.hypervisor[-1]) - 1]
+            pool.put(f"base-{node.name}.qcow2", b"base")
             xml = saved.definition(plan, node)
             for file in copied_domain.drives(xml).values():
                 name = Path(file).name
-                if not self.pool.exists(name):
+                if not pool.exists(name):
                     is_disk = name.endswith("disk.qcow2")
-                    self.pool.put(name, b"content", f"base-{node.name}.qcow2" if is_disk else None)
-            self._define(node, xml, tags.of(plan, node))
+                    pool.put(name, b"content", f"base-{node.name}.qcow2" if is_disk else None)
+            self._define(pool, node, xml, tags.of(plan, node))
             self.states[node.uuid] = "running"
         folder.make()
         folder.keep_credentials(plan, saved.secrets())
@@ -138,16 +158,16 @@ class World:
 
     def add(self, name: str) -> None:
         """Add a machine to the lab, which is like its worker."""
-        worker = saved.plan().node("node-1")
-        xml = saved.definition(saved.plan(), worker).replace("lab.node-1.", f"lab.{name}.")
+        worker = self.plan.node("node-1")
+        xml = saved.definition(self.plan, worker).replace("lab.node-1.", f"lab.{name}.")
         for file in copied_domain.drives(xml).values():
             if not self.pool.exists(Path(file).name):
                 self.pool.put(Path(file).name, b"content")
-        tag = tags.of(saved.plan(), worker).model_copy(update={"node": name})
-        self._define(Machine(f"winlab-lab.{name}", "off", tag), xml, tag)
+        tag = tags.of(self.plan, worker).model_copy(update={"node": name})
+        self._define(self.pool, Machine(f"winlab-lab.{name}", "off", tag), xml, tag)
 
-    def _define(self, node: Named, xml: str, tag: Tag) -> None:
-        self.xml[node.uuid], self.tags[node.uuid] = xml, tag
+    def _define(self, pool: MemoryPool, node: Named, xml: str, tag: Tag) -> None:
+        self.xml[node.uuid], self.tags[node.uuid], self.places[node.uuid] = xml, tag, pool
         self.states.setdefault(node.uuid, "off")
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,8 +212,9 @@ class World:
 
         return switch
 
-    def _machines(self, _conn: object, lab: str | None = None) -> list[Machine]:
-        rows = [(uuid, tag) for uuid, tag in list(self.tags.items()) if lab in (None, tag.lab)]
+    def _machines(self, conn: Any, lab: str | None = None) -> list[Machine]:
+        here = [(uuid, tag) for uuid, tag in list(self.tags.items()) if self.places[uuid] is conn.pool]
+        rows = [(uuid, tag) for uuid, tag in here if lab in (None, tag.lab)]
         return [Machine(f"winlab-{tag.lab}.{tag.node}", self.states[uuid], tag) for uuid, tag in rows]
 
     def _remove(self, _conn: object, node: Named) -> bool:
@@ -202,22 +223,25 @@ class World:
             known.pop(node.uuid, None)  # type: ignore[attr-defined]
         return True
 
-    def _files(self, _conn: object) -> set[str]:
-        return {file for xml in list(self.xml.values()) for file in copied_domain.drives(xml).values()}
+    def _files(self, conn: Any) -> set[str]:
+        return {file for uuid in list(self.xml) if self.places[uuid] is conn.pool for file in self._drives(uuid)}
 
-    def _save(self, _conn: object, node: NodePlan, image: Path, overlays: Mapping[str, Path]) -> None:
-        self.pool.put(image.name, save_image.header(self.xml[node.uuid], "<cookie/>") + b"of an unknown QEMU")
+    def _save(self, conn: Any, node: NodePlan, image: Path, overlays: Mapping[str, Path]) -> None:
+        states = {self.states[uuid] for uuid, tag in self.tags.items() if tag.lab == self.tags[node.uuid].lab}
+        assert states == {"suspended"}, "all machines are at the same instant"
+        pool = conn.pool
+        pool.put(image.name, save_image.header(self.xml[node.uuid], "<cookie/>") + b"of an unknown QEMU")
         drives = copied_domain.drives(self.xml[node.uuid])
         for target, file in overlays.items():
-            assert not self.pool.exists(file.name), "libvirt refuses it"
-            self.pool.put(file.name, b"overlay", Path(drives[target]).name)
+            assert not pool.exists(file.name), "libvirt refuses it"
+            pool.put(file.name, b"overlay", Path(drives[target]).name)
         self.xml[node.uuid] = copied_domain.redirected(self.xml[node.uuid], overlays)
 
-    def _redefine(self, _conn: object, node: NodePlan, xml: str) -> str:
+    def _redefine(self, conn: Any, node: NodePlan, xml: str) -> str:
         self.change(f"defining {node.domain}")
         tag = tags.read(xml)
         assert tag is not None
-        self._define(node, xml, tag)
+        self._define(conn.pool, node, xml, tag)
         return xml
 
     def _end_save(self, conn: object, machine: Machine) -> bool:
@@ -226,8 +250,8 @@ class World:
             domains.resume(conn, machine)  # type: ignore[arg-type]
         return was_paused
 
-    def _restore(self, _conn: object, node: NodePlan, image: Path) -> None:
-        assert self.pool.exists(image.name)
+    def _restore(self, conn: Any, node: NodePlan, image: Path) -> None:
+        assert conn.pool.exists(image.name)
         assert self.states[node.uuid] == "off", "libvirt refuses it"
         self.change(f"restoring {node.domain}")
         self.states[node.uuid] = "suspended"

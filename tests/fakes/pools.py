@@ -100,6 +100,9 @@ class MemoryPool:
     def upload(self, name: str, source: Path, tell: Callable[[float], None] = lambda _: None) -> None:
         self.put(name, source.read_bytes())
 
+    def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
+        target.write_bytes(self.volumes[name])
+
     def is_complete(self, name: str) -> bool:
         return name in self.digests
 

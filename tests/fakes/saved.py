@@ -35,6 +35,18 @@ def plan() -> Plan:
 
 
 @functools.cache
+def split_plan() -> Plan:
+    """The same, with the worker on a second hypervisor."""
+    made = plan()
+    there = {"node-1": "hypervisor-2"}
+    nodes = [node.model_copy(update={"hypervisor": there.get(node.name, node.hypervisor)}) for node in made.nodes]
+    facts = {node.hypervisor: made.host.machine for node in nodes}
+    placed = {node.name: "most free memory" for node in nodes}
+    network = made.network.model_copy(update={"mtu": 1442})
+    return made.model_copy(update={"nodes": tuple(nodes), "hosts": facts, "placed": placed, "network": network})
+
+
+@functools.cache
 def secrets() -> Credentials:
     """Its credentials."""
     return credentials.generate(plan())

@@ -13,13 +13,12 @@ from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.site import Site
 
-
 LOCAL = "qemu:///system"
 
 
-def idle(uri: str = LOCAL) -> Any:
-    """A connection to a libvirt without domains."""
-    return SimpleNamespace(listAllDomains=list, getURI=lambda: uri)
+def idle(uri: str = LOCAL, **more: Any) -> Any:
+    """A connection to a libvirt without domains; *more* is what a test knows of it."""
+    return SimpleNamespace(listAllDomains=list, getURI=lambda: uri, **more)
 
 
 def hypervisor(

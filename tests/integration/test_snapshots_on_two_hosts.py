@@ -16,10 +16,11 @@ from harness import Winlab
 from hosts import Host, Hosts, install
 
 FIRST, SECOND = "hypervisor-1", "hypervisor-2"
-CREATE = ("create", "--spec", "0-0-2", "--set", "linux_workers.count=2", "--set", "linux_workers.memory=768")
+POOL = ("workers.os=debian-13", "workers.cluster=false", "workers.memory=768")
+CREATE = ("create", "--spec", "0-2-2", *(word for field in POOL for word in ("--set", field)))
 MEMORY = 768 << 20
 SAVED = "/var/tmp/saved"
-NODES = ("linux-1", "linux-2")
+NODES = ("node-1", "node-2")
 
 
 @dataclass
@@ -126,7 +127,7 @@ def test_a_copy_shares_the_memory_on_each_host(lab: Lab, ready: dict[str, Any]) 
             assert 0 < seen["Pss:"] < seen["Rss:"], seen
             assert seen["Private_Dirty:"] < MEMORY >> 11, seen
         words = f"ping -c 3 -W 5 {json.loads(lab.winlab('status', '--output', 'json').stdout)['nodes'][1]['address']}"
-        assert " 0% packet loss" in lab.winlab("exec", "linux-1", "--lab", "try", "--", "sh", "-c", words).stdout
+        assert " 0% packet loss" in lab.winlab("exec", "node-1", "--lab", "try", "--", "sh", "-c", words).stdout
     finally:
         lab.winlab("destroy", "--lab", "try")
     assert [volumes(host, "try.") for host in lab.each] == [[], []]

@@ -12,7 +12,10 @@ from commands import ran
 from pools import MemoryPool
 
 from winlab.lab_snapshots import Copied, Listed, Snapshots
+from winlab.operations.snapshot.listing import Part
 from winlab.snapshots import Id
+
+PARTS = (Part("hypervisor-1", 3 << 20, 1 << 20), Part("hypervisor-2", None, None))
 
 
 @pytest.fixture
@@ -62,7 +65,9 @@ def test_flags_without_a_use_are_refused(made: list[dict[str, Any]], words: tupl
 
 def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
-    row = Listed(Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",))
+    row = Listed(
+        Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",), parts=PARTS
+    )
     monkeypatch.setattr(Snapshots, "show", lambda *_: row)
     assert json.loads(ran("snapshot", "show", "ready", "--output", "json").stdout) == {
         "snapshot": "lab@ready",
@@ -72,6 +77,10 @@ def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_p
         "disk_bytes": 3 << 20,
         "memory_bytes": 1 << 20,
         "labs": ["try"],
+        "hypervisors": [
+            {"name": "hypervisor-1", "disk_bytes": 3 << 20, "memory_bytes": 1 << 20},
+            {"name": "hypervisor-2", "disk_bytes": None, "memory_bytes": None},
+        ],
         "made": "2026-11-27T12:00:00+00:00",
         "made_by": "0.1",
         "needs": {"accelerator": "tcg", "version": "7.2.22", "cpu": ""},

@@ -8,7 +8,6 @@ from winlab.adapters.vm import resources
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import copied, placement
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import Plan
 from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
@@ -72,7 +71,8 @@ def elsewhere(
     if on is not None:
         require_chosen(on, origin, _emulators(snapshot), site, hosts)
         if new and snapshot.memory:
-            placement.place_copies(origin, len(new), _stock(snapshot, site, hosts), _shares(snapshot, hosts), on)
+            share = _shares(snapshot, hosts)
+            placement.place_copies(origin, len(new), resources.of_all(hosts, snapshot.lab), share, on)
         away = [node.name for node in origin.nodes if node.hypervisor != on]
         return dict.fromkeys(labs, dict.fromkeys(away, Placement(on, placement.CHOSEN)))
     found = {lab: copied.elsewhere_of(origin, plan) for lab in labs if (plan := _begun(lab, site)) is not None}
@@ -84,8 +84,9 @@ def elsewhere(
             plan = origin.model_copy(update={"lab": new[0]})
             room.require_for(plan, hosts, shares=share, copies=len(new))
         except HostError:
-            if len(stock := _stock(snapshot, site, hosts)) == len(origin.hypervisors):
+            if len(fit := _fit(snapshot, site, hosts)) == 1:
                 raise
+            stock = [one for one in resources.of_all(hosts, snapshot.lab) if one.name in fit]
             found |= dict(zip(new, placement.place_copies(origin, len(new), stock, share), strict=True))
     return found
 
@@ -108,15 +109,13 @@ def _emulators(snapshot: Snapshot) -> dict[str, Emulator]:
     return {name: snapshot.emulator_of(name) for name in snapshot.nodes} if snapshot.memory else {}
 
 
-def _stock(snapshot: Snapshot, site: Site, hosts: Hypervisors) -> list[HostStock]:
-    """What the hypervisors have that the snapshot is on, and others that copies of it can be on."""
-    fit = {
-        host.name
-        for host in hosts
-        if _fits_tunnels(snapshot.plan, host.name, site) and not _differences(_emulators(snapshot), host)
-    }
-    usable = fit | snapshot.plan.hypervisors.keys()
-    return [one for one in resources.of_all(hosts, snapshot.lab) if one.name in usable]
+def _fit(snapshot: Snapshot, site: Site, hosts: Hypervisors) -> set[str]:
+    """The hypervisors that the snapshot is on, and others that copies of it can be on."""
+    found = {*snapshot.plan.hypervisors}
+    for host in hosts:
+        if _fits_tunnels(snapshot.plan, host.name, site) and not _differences(_emulators(snapshot), host):
+            found.add(host.name)
+    return found
 
 
 def _fits_tunnels(plan: Plan, host: str, site: Site) -> bool:

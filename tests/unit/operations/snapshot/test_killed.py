@@ -181,12 +181,13 @@ def test_a_machine_on_another_hypervisor_than_the_snapshot_is_removed(worlds: Ca
     saves(world)
     first = domains.machines
     other = next(one for one in world.hosts.machines("lab") if one.tag.node == "node-1")
-    world.site.each = Hypervisors((*world.hosts, sites.hypervisor("second", MemoryPool(), name="hypervisor-2")))
+    second = sites.idle(pool=MemoryPool())
+    world.site.each = Hypervisors((*world.hosts, sites.hypervisor(second, second.pool, name="hypervisor-2")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(domains, "machines", lambda conn, lab: [other] if conn == "second" else first(conn, lab))
+        patch.setattr(domains, "machines", lambda conn, lab: [other] if conn is second else first(conn, lab))
         patch.setattr(domains, "remove", lambda conn, one: removed.append((conn, one.domain)))
         resets(world)
-    assert removed == [("second", other.domain)]
+    assert removed == [(second, other.domain)]
     assert world.running("lab")
 
 
@@ -402,7 +403,7 @@ def test_copies_made_together_need_memory_for_all_of_them(worlds: Callable[[], W
     saves(world)
     asked: list[tuple[str, float]] = []
 
-    def require(plan: Plan, _hosts: object, share: float = 1.0, copies: int = 1) -> None:
+    def require(plan: Plan, _hosts: object, shares: object = None, copies: int = 1) -> None:
         asked.append((plan.lab, copies))
         if copies > 1:
             raise HostError("There is not enough memory.")
