@@ -182,6 +182,16 @@ class Site:
             ) from error
         return {name: partial(Registered.parse, name, text) for name, text in texts.items()}
 
+    def drained(self) -> frozenset[str]:
+        """The names of the hypervisors that take no new nodes.
+
+        :raises HostError: OVN's database does not answer.
+        """
+        if not self.host_facts.southbound:
+            return frozenset()
+        with self.overlay() as northbound:
+            return northbound.drained()
+
     def overlay(self) -> AbstractContextManager[Northbound]:
         """A connection to OVN's northbound database, for the length of a with-block.
 
