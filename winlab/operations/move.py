@@ -52,7 +52,8 @@ def move(lab: str, node: str, host: str, site: Site, tell: Listener, *, cold: bo
     :param cold: shut the node down for it.
     :raises NotFoundError: there is no such lab or node, or this account has no record of the lab.
     :raises ConflictError: the spec or the network does not let it, or its disks depend on others; nothing was touched.
-    :raises HostError: a hypervisor does not answer or lacks room; nothing was touched. Or the move failed, and is undone.
+    :raises HostError: a hypervisor does not answer or lacks room; nothing was touched.
+    :raises WinlabError: the move failed, and is undone.
     """
 
     def work(under: Underway) -> Moved:

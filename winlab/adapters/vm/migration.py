@@ -32,8 +32,8 @@ FLAGS = (
 LOOK = 0.2  # seconds between two looks at the progress
 ABANDONED = 60.0  # seconds in which libvirt cancels a move whose winlab has ended
 CURE = (
-    "The node is where it was. Check that the TCP ports 49152 to 49215 of that host can be reached from this node's host, "
-    "and that 'sudo winlab host setup' has run on both with this version. 'winlab move --cold' moves it while it is off."
+    "The node is where it was. Check that its host can reach the TCP ports 49152 to 49215 of the other, and that "
+    "'sudo winlab host setup' has run on both with this version. 'winlab move --cold' moves it while it is off."
 )
 
 
