@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from winlab.adapters.left import Left
 from winlab.events import Listener, ignore
-from winlab.operations import forget, registry
+from winlab.operations import drain, forget, registry
+from winlab.operations.drain import Drained
 from winlab.operations.registry import Listed, Shown
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
-__all__ = ["Hosts", "Left", "Listed", "Shown"]
+__all__ = ["Drained", "Hosts", "Left", "Listed", "Shown"]
 
 
 class Hosts:
@@ -59,6 +60,17 @@ class Hosts:
         :raises HostError: it can't be reached, or can't carry labs.
         """
         return registry.add(name, uri, self.site, listener)
+
+    @at_site
+    def drain(self, name: str, *, undo: bool = False, listener: Listener = ignore, stop: Stop = None) -> Drained:
+        """Move all nodes of this user's labs away from one, and have no new ones placed there.
+
+        :param undo: only let it take new nodes again.
+        :raises NotFoundError: there is none of this name.
+        :raises ConflictError: labs of other users have nodes there; this user's were moved.
+        :raises WinlabError: a node can't be moved; the others were.
+        """
+        return drain.drain(name, self.site, listener, undo=undo)
 
     @at_site
     def remove(self, name: str, *, force: bool = False, stop: Stop = None) -> None:

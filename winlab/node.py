@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from winlab import operations
+from winlab.events import Listener, ignore
 from winlab.site import Site, at_site
+from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.guests.base import Sink
+    from winlab.operations.move import Moved
     from winlab.operations.reach import Screen
 
 
@@ -65,6 +68,20 @@ class Node:
         :raises OSError: what a sink raises. The connection is closed, which ends a command that prints.
         """
         return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via, stdin)
+
+    @at_site
+    def move(self, host: str, *, cold: bool = False, listener: Listener = ignore, stop: Stop = None) -> Moved:
+        """Move the node to another hypervisor, while it runs if that is possible.
+
+        :param host: the hypervisor's name.
+        :param cold: shut the node down for it.
+        :raises NotFoundError: there is no such lab or node, or this account has no record of the lab.
+        :raises ConflictError: another user made the lab, or its spec or network does not let it; nothing was touched.
+        :raises HostError: a hypervisor does not answer or lacks room; nothing was touched.
+        :raises WinlabError: the move failed; the node is where it was.
+        """
+        operations.owner.require(self.lab, self.site)
+        return operations.move.move(self.lab, self.name, host, self.site, listener, cold=cold)
 
     @at_site
     def ssh(self) -> list[str | Path]:

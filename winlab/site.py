@@ -204,6 +204,16 @@ class Site:
         }
         return records, tuple(found for key, text in rest.items() if (found := Left.parse(key, text)) is not None)
 
+    def drained(self) -> frozenset[str]:
+        """The names of the hypervisors that take no new nodes.
+
+        :raises HostError: OVN's database does not answer.
+        """
+        if not self.host_facts.southbound:
+            return frozenset()
+        with self.overlay() as northbound:
+            return northbound.drained()
+
     def overlay(self) -> AbstractContextManager[Northbound]:
         """A connection to OVN's northbound database, for the length of a with-block.
 

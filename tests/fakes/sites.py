@@ -72,9 +72,16 @@ class Recorder:
     def __init__(self, **texts: str) -> None:
         self.texts = {name.replace("_", "-"): text for name, text in texts.items()}
         self.others: dict[str, str] = {}
+        self.takes_none: set[str] = set()
 
     def hypervisors(self) -> dict[str, str]:
         return dict(self.texts)
+
+    def drained(self) -> frozenset[str]:
+        return frozenset(self.takes_none)
+
+    def set_drained(self, name: str, *, wanted: bool) -> None:
+        (self.takes_none.add if wanted else self.takes_none.discard)(name)
 
     def put_hypervisor(self, name: str, text: str | None) -> None:
         if text is None:

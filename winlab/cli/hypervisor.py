@@ -1,4 +1,4 @@
-"""Commands for a site's hypervisors: add, list, show, remove, forget."""
+"""Commands for a site's hypervisors: add, list, show, drain, remove, forget."""
 
 from __future__ import annotations
 
@@ -86,6 +86,28 @@ def show(name: Name, output: Format = Output.TABLE) -> None:
 
 
 @app.command()
+def drain(
+    name: Name,
+    undo: Annotated[bool, typer.Option("--undo", help="Only let it take new nodes again.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Move all nodes of your labs away from a hypervisor. It gets no new ones until --undo or 'add'.
+
+    Example: winlab hypervisor drain hypervisor-2
+    """
+    from winlab.hosts import Hosts
+
+    with current().shown(output) as tell:
+        done = Hosts().drain(name, undo=undo, listener=tell)
+    if output is Output.JSON:
+        current().result = asdict(done)
+        return
+    for one in done.moved:
+        say(f"{one.node} of '{one.lab}': on '{one.target}', {one.state}")
+    say(f"The hypervisor '{name}' takes {'no ' if done.drained else ''}new nodes.")
+
+
+@app.command()
 def remove(
     name: Name,
     force: Annotated[
@@ -133,7 +155,7 @@ def _row(one: Listed) -> list[str]:
     if not one.answers:
         return [one.name, one.uri, "does not answer", "-", "-", "-", "-"]
     numbers = [str(one.cpus), _memory(one), str(one.machines)]
-    return [one.name, one.uri, "answers", *numbers, ", ".join(one.labs or ())]
+    return [one.name, one.uri, "answers, drained" if one.drained else "answers", *numbers, ", ".join(one.labs or ())]
 
 
 def _memory(one: Listed) -> str:

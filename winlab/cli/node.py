@@ -1,7 +1,8 @@
-"""Commands for one node: ssh, exec, vnc, serial, screenshot."""
+"""Commands for one node: ssh, exec, vnc, serial, screenshot, move."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Collection
@@ -13,8 +14,9 @@ import typer
 from typer.core import TyperCommand
 
 from winlab import files, settings
-from winlab.cli.common import NodeName, drop_output, say
-from winlab.cli.session import LabName, current
+from winlab.cli.common import NodeName, Output, drop_output, say
+from winlab.cli.complete import complete_hypervisors
+from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
 
 MOST_INPUT = 64 << 20  # bytes of the standard input for a command: it is in memory before the command begins
@@ -27,6 +29,7 @@ def register(app: typer.Typer) -> None:
     app.command()(vnc)
     app.command()(serial)
     app.command()(screenshot)
+    app.command()(move)
 
 
 def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
@@ -171,3 +174,27 @@ def screenshot(
         files.write_named(file, image)
     except OSError as error:
         raise UsageError(f"The screenshot can't be written to '{file}'.", why=str(error)) from error
+
+
+def move(
+    node: NodeName,
+    host: Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)],
+    cold: Annotated[bool, typer.Option("--cold", help="Shut the node down for the move.")] = False,
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Move a node to another hypervisor with its disks, while it runs if possible. Run again, it finishes.
+
+    Example: winlab move node-1 hypervisor-2
+    """
+    from winlab import Lab
+
+    with current().shown(output) as tell:
+        done = Lab(lab).node(node).move(host, cold=cold, listener=tell)
+    if output is Output.JSON:
+        current().result = dataclasses.asdict(done)
+    elif done.how == "nothing":
+        say(f"{node} is on '{host}' already: {done.state}")
+    else:
+        way = "while it ran" if done.how == "live" else "while it was off"
+        say(f"{node}: moved from '{done.source}' to '{done.target}' {way}; it is {done.state}")

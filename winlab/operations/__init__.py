@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from winlab.operations import lock_file as lock_file
     from winlab.operations import logs as logs
     from winlab.operations import look as look
+    from winlab.operations import move as move
     from winlab.operations import owner as owner
     from winlab.operations import planning as planning
     from winlab.operations import power as power

@@ -66,6 +66,7 @@ class Job(Generic[T]):
     :param must_exist: the lab has machines. If another account made it, no folder and no journal of it stays here.
     :param nodes: of an existing lab, the nodes that the work needs; none: all.
     :param storage: each hypervisor must have its storage pool.
+    :param moves: it may run although a move of a node was interrupted.
     :param locks: False: the work only reads, or calls :func:`hold`.
     """
 
@@ -74,6 +75,7 @@ class Job(Generic[T]):
     must_exist: bool = False
     nodes: Sequence[str] = ()
     storage: bool = False
+    moves: bool = False
     locks: bool = True
 
 
@@ -82,11 +84,12 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
 
     :raises NotFoundError: there is no such lab, and the job needs one.
     :raises HostError: a hypervisor that has needed nodes does not answer; nothing was touched.
-    :raises ConflictError: another winlab is working on the lab.
+    :raises ConflictError: another winlab is working on the lab, or a move of a node was interrupted.
     :raises Stopped: the work was asked to stop.
     :raises WinlabError: the work failed.
     """
-    from winlab.operations import absent, look, remains  # import the guests' clients, which single steps don't need
+    # imports the guests' clients, which single steps don't need
+    from winlab.operations import absent, look, move_note, remains
 
     folder = site.folder(job.lab)
     with site.storage() if job.storage else site.hypervisors() as hosts, ExitStack() as held:
@@ -97,6 +100,8 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
         foreign = job.must_exist and not folder.path.exists()
         if job.locks:
             held.enter_context(folder.locked())
+            if not job.moves:
+                move_note.refuse(folder)
         if foreign:
             held.callback(folder.remove)
         cleaned: list[str] = []

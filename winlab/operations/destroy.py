@@ -72,7 +72,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
     if not anyone:
         _refuse_others(lab, site)
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
-    carry_out(Job(lab, work), site, tell)
+    carry_out(Job(lab, work, moves=True), site, tell)
     return removed
 
 

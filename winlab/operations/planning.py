@@ -10,6 +10,7 @@ from winlab.adapters.vm import resources
 from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
@@ -35,6 +36,17 @@ class Proposal:
         return self.plan.nodes
 
 
+def hypervisors(site: Site, lab: str) -> tuple[HostStock, ...]:
+    """What the hypervisors of a site have, the first one first, also of a lab.
+
+    :raises HostError: it is not known which there are.
+    """
+    with site.hypervisors() as hosts:
+        found = resources.of_all(hosts, lab)
+    drained = site.drained()
+    return tuple(one.model_copy(update={"drained": True}) if one.name in drained else one for one in found)
+
+
 def make(
     spec: Spec,
     lab: str,
@@ -58,7 +70,6 @@ def make(
     """
     at_hand = stock.take(spec, progress)
     if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
-        with site.hypervisors() as hosts:
-            at_hand = at_hand.model_copy(update={"hypervisors": resources.of_all(hosts, lab)})
+        at_hand = at_hand.model_copy(update={"hypervisors": hypervisors(site, lab)})
     counting = spec.on_one_host() if site is None else spec
     return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing, again=again), at_hand)

@@ -101,7 +101,7 @@ def resume(lab: str, site: Site, nodes: Sequence[str], tell: Listener) -> list[S
     """
 
     def act(subjects: list[Subject], run: Runs) -> None:
-        _go_on(_active(subjects, nodes, tell, "resumed"), run, tell)
+        bring_up(_active(subjects, nodes, tell, "resumed"), run, tell)
 
     return _switch("resume", lab, site, nodes, tell, act)
 
@@ -140,10 +140,10 @@ def _stops(subjects: Sequence[Subject], *, force: bool = False) -> list[Step]:
 
 def _start(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
     room.require(subjects[0].lab.hypervisors, [one.machine for one in subjects])
-    _go_on(subjects, run, tell, before)
+    bring_up(subjects, run, tell, before)
 
 
-def _go_on(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
+def bring_up(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Sequence[Step] = ()) -> None:
     """Start or resume machines, controllers first, after the steps *before*; wait for them and their cluster's nodes.
 
     :raises ClusterError: the cluster's certificates have expired; the machines run.

@@ -135,6 +135,14 @@ def again(folder: LabFolder) -> dict[str, str]:
     return {}
 
 
+def change(folder: LabFolder, plan: Plan, spec: Spec) -> None:
+    """Record another plan and spec of a lab that is otherwise what it was.
+
+    :raises WinlabError: there is no record, or the lab's folder can't be written.
+    """
+    _write(folder, read(folder).model_copy(update={"plan": plan, "spec": spec}))
+
+
 def standing(folder: LabFolder) -> tuple[Plan, ...]:
     """Every plan that parts of the lab may be made from; empty if there is no readable record."""
     with suppress(WinlabError):

@@ -34,11 +34,13 @@ class Listed:
     What it would say is None if it does not answer: its processors, its memory in MiB, its machines and their labs.
 
     :param problem: why it does not answer.
+    :param drained: it takes no new nodes.
     """
 
     name: str
     uri: str
     problem: str = ""
+    drained: bool = False
     cpus: int | None = None
     memory_mib: int | None = None
     machines: int | None = None
@@ -74,6 +76,10 @@ def every(site: Site) -> list[Listed]:
     with site.hypervisors() as hosts, Threads(len(hosts.each)) as threads:
         answers = list(threads.map(lambda one: _asked(one, uris.get(one.name, "")), hosts))
     found = answers + [Listed(one.name, uris.get(one.name, ""), one.reason) for one in hosts.silent if one.name]
+    drained = frozenset[str]()
+    with suppress(WinlabError):  # reported with the other hypervisors, which are unknown then
+        drained = site.drained()
+    found = [replace(one, drained=one.name in drained) for one in found]
     return [found[0], *sorted(found[1:], key=lambda one: one.name)]
 
 
@@ -108,7 +114,8 @@ def names(site: Site) -> list[str]:
 def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
     """Record a hypervisor, after a check that labs can use it. Added again, its facts are read again.
 
-    What labs left there is removed; everything of labs if it was forgotten (:mod:`winlab.operations.forget`).
+    One that was drained takes new nodes again. What labs left there is removed; everything of labs if it was forgotten
+    (:mod:`winlab.operations.forget`).
 
     :raises UsageError: the name or the URI can't be one; nothing was touched.
     :raises ConflictError: the name or the host is taken, or the host has not joined this site.
@@ -144,6 +151,7 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
         with site.overlay() as northbound:
             northbound.put_hypervisor(name, record.model_copy(update={"facts": theirs.machine}).model_dump_json())
             northbound.record({forget.FORGOTTEN + name: None})
+            northbound.set_drained(name, wanted=False)
         return listed
 
     return one_step(f"add hypervisor {name}", work, tell, usual=3)
@@ -161,7 +169,7 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
     """
     check_name(name)
     if name not in site.registered():
-        raise _unknown(name, site)
+        raise unknown(name, site)
     with site.hypervisors() as hosts:
         for silent in hosts.silent:
             if silent.name == name and not force:
@@ -182,6 +190,7 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
                     _refuse_volumes(one)
         with site.overlay() as northbound:
             northbound.put_hypervisor(name, None)
+            northbound.set_drained(name, wanted=False)
 
 
 def _refuse_volumes(host: Hypervisor) -> None:
@@ -267,11 +276,12 @@ def _asked(host: Hypervisor, uri: str) -> Listed:
 def _record(name: str, site: Site) -> Registered:
     records = site.registered() if site.host_facts.southbound else {}
     if name not in records:
-        raise _unknown(name, site)
+        raise unknown(name, site)
     return records[name]()
 
 
-def _unknown(name: str, site: Site) -> NotFoundError:
+def unknown(name: str, site: Site) -> NotFoundError:
+    """The error which says that there is no such hypervisor."""
     return NotFoundError(f"There is no hypervisor '{name}'.", cure=f"There are: {', '.join(names(site))}.")
 
 

@@ -85,6 +85,11 @@ RESTORED = Kind("restored", _node("restore"))  # the machine runs as it was in t
 ADMINISTRATOR = Kind("administrator", _lab("new administrator"))  # of the cluster: the old one is refused
 RENEWED = Kind("renewed", _node("new credentials of"))  # the node refuses those of the lab that it was copied from
 
+# A node that moves to another hypervisor
+BROUGHT = Kind("brought", _node("bring images of"))
+MOVED = Kind("moved", _node("move"))
+SETTLED = Kind("settled", _node("tidy up after"))
+
 # A golden image
 SEALED = Kind("sealed", _node("seal"))
 REMOVED = Kind("removed", _node("remove"))

@@ -1,7 +1,7 @@
 """Which hosts may have a node's port while its machine moves: options of its logical switch port.
 
-With two hosts and ``activation-strategy=rarp`` the second one stays silent until QEMU there announces the machine. So no
-packet comes twice, and the hosts do not fight for the port. Source: ovn-nb(5), "Options for VIF ports".
+With two hosts and ``activation-strategy=rarp`` the second one stays silent until QEMU there announces the machine. So
+no packet comes twice, and the hosts do not fight for the port. Source: ovn-nb(5), "Options for VIF ports".
 """
 
 from __future__ import annotations

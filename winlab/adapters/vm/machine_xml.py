@@ -158,6 +158,23 @@ def changed(xml: str, wanted: str, parts: frozenset[str]) -> str:
     return str(etree.tostring(root, encoding="unicode"))
 
 
+def rehosted(xml: str, wanted: str) -> str:
+    """A domain's XML for another host: its processor, firmware and network card as rendered for that host.
+
+    Its disks, its tags, its screen and its memory stay. The firmware's variables are made from the template again.
+
+    :param xml: including its secrets.
+    """
+    root, model = etree.fromstring(xml.encode()), etree.fromstring(wanted.encode())
+    root.set("type", model.get("type"))
+    for tag in ("os", "features", "cpu", "clock"):
+        root.replace(root.find(tag), model.find(tag))
+    _put(root, "emulator", [])
+    _put(root, "panic", model.findall("devices/panic"))
+    _put_nic(root, model.find("devices/interface"))
+    return str(etree.tostring(root, encoding="unicode"))
+
+
 def with_disks(xml: str, *, add: str, target: str, without: frozenset[str]) -> str:
     """A rendered domain as it is after its first start.
 

@@ -1,8 +1,8 @@
 """Moves a running domain to another host's libvirt, with its disks, over TLS.
 
-The two libvirts talk only through this process, and their QEMUs directly to each other. If this process ends, the source
-cancels the move and the target removes what it began (virCloseCallbacks of libvirt). Source: libvirt's migration.rst
-and libvirt-domain.h.
+The two libvirts talk only through this process, and their QEMUs directly to each other. If this process ends, the
+source cancels the move and the target removes what it began (virCloseCallbacks of libvirt). Source: libvirt's
+migration.rst and libvirt-domain.h.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FLAGS = (
 LOOK = 0.2  # seconds between two looks at the progress
 ABANDONED = 60.0  # seconds in which libvirt cancels a move whose winlab has ended
 CURE = (
-    "The node is where it was. Check that TCP ports 49152 to 49215 of that host can be reached from this node's, and that "
+    "The node is where it was. Check that its host can reach the TCP ports 49152 to 49215 of the other, and that "
     "'sudo winlab host setup' has run on both with this version. 'winlab move --cold' moves it while it is off."
 )
 
@@ -45,7 +45,9 @@ class Way:
     name: str
 
 
-def live(source: Hypervisor, target: Hypervisor, machine: Named, way: Way, tell: Callable[[float | None], None]) -> None:
+def live(
+    source: Hypervisor, target: Hypervisor, machine: Named, way: Way, tell: Callable[[float | None], None]
+) -> None:
     """Move a running or suspended domain. The volumes of its disks must exist there, empty, over the same bases.
 
     :param tell: receives the progress, 0 to 1; if it raises an error, the move is cancelled.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.spec.hosts import Group
 from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError
 
@@ -34,7 +35,7 @@ def require(given: Spec, old: Plan, node: NodePlan, host: str, site: HostFacts) 
     :param site: the facts of the site as they are now.
     :raises ConflictError: they do not.
     """
-    groups = {"": given.controllers, **{pool.name: pool for pool in given.pools}}
+    groups: dict[str, Group] = {"": given.controllers, **{pool.name: pool for pool in given.pools}}
     group = groups[node.pool]
     if group.hypervisor not in (None, host):
         raise ConflictError(
@@ -57,3 +58,32 @@ def require(given: Spec, old: Plan, node: NodePlan, host: str, site: HostFacts) 
             cure=f"Give the hosts' tunnels a larger MTU (docs/placement.md), or make the lab again with "
             f"--set network.mtu={most}.",
         )
+
+
+def hinders(source: tuple[str, HostFacts], target: tuple[str, HostFacts], today: str) -> str:
+    """Why a running machine can't move from one host to another, as a sentence without its end; empty if it can.
+
+    :param source: the hypervisor's name and its facts.
+    :param today: the date, as ``2027-01-31``.
+    """
+    (origin, here), (host, there) = source, target
+    for name, facts in (source, target):
+        if facts.moves is None or facts.moves.until < today:
+            lacks = (
+                "has no certificate for it"
+                if facts.moves is None
+                else f"has a certificate only until {facts.moves.until}"
+            )
+            return f"'{name}' {lacks}, which 'sudo winlab host setup' makes; on a host that has joined, with --join"
+    if here.accelerator != there.accelerator:
+        return f"'{origin}' runs guests with {here.accelerator}, and '{host}' with {there.accelerator}"
+    if here.datapath != there.datapath:
+        return f"the datapath of '{origin}' is {here.datapath}, and that of '{host}' is {there.datapath}"
+    if _major(there) < _major(here):
+        return f"QEMU is {here.emulator_version} on '{origin}', and {there.emulator_version} on '{host}'"
+    return ""
+
+
+def _major(facts: HostFacts) -> int:
+    number = facts.emulator_version.split(".")[0]
+    return int(number) if number.isdigit() else 0

@@ -50,7 +50,7 @@ def test_a_node_is_not_moved_by_another_pin() -> None:
     again = plan("1-1-2", "workers.hypervisor=hypervisor-2", at=hosts(20, 20), standing=(first,))
     (refused,) = changes([first], again).refused
     assert (refused.what, refused.before, refused.after) == ("node node-1: hypervisor", "hypervisor-1", "hypervisor-2")
-    assert "a machine is not moved" in refused.why
+    assert "'winlab move' moves it" in refused.why
 
 
 def test_nodes_that_are_together_are_not_moved_apart() -> None:
@@ -71,12 +71,18 @@ def test_the_record_of_a_lab_of_which_nothing_was_made_can_be_removed() -> None:
     made = (host("hypervisor-1", nodes=frozenset(["controller-1"])), host("hypervisor-2"))
     for at, why, cure in (
         (hosts(20, 20), "no hypervisor that answers has anything of the lab", "winlab destroy --lab lab"),
-        (made, "machines are not moved", "take nodes away first"),
+        (made, "They are on hypervisor-1, hypervisor-2.", "move nodes first, with 'winlab move'"),
     ):
         with pytest.raises(UsageError, match="the lab's nodes are on 2 hypervisors, and 1 are to be used") as caught:
-            plan("1-1-1", at=at, standing=(first,))
+            plan("1-2-1", at=at, standing=(first,))
         assert why in str(caught.value)
         assert cure in caught.value.cure
+
+
+def test_a_lab_on_more_hypervisors_than_its_spec_says_stays_as_it_is() -> None:
+    first = plan("1-1-2", at=hosts(20, 20))
+    there = (host("hypervisor-1", nodes=frozenset(["controller-1"])), host("hypervisor-2"))
+    assert where(plan("1-1-1", at=there, standing=(first,))) == where(first)
 
 
 def test_nodes_without_a_record_stay_where_they_were_found() -> None:
