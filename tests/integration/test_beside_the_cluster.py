@@ -56,9 +56,11 @@ def create(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def lab(before: Traces, scripted: Winlab, create: tuple[str, ...]) -> Iterator[Winlab]:
-    scripted.ok(*create)
-    yield scripted
-    scripted("destroy", *ON)
+    try:
+        scripted.ok(*create)
+        yield scripted
+    finally:
+        scripted("destroy", *ON)
 
 
 @pytest.fixture(scope="module")

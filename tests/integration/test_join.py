@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow  # a second cluster and another clone: ten minutes
 
 def test_without_the_server_s_address_nothing_is_touched(joined: Joined, scripted: Winlab) -> None:
     before = traces()
-    done = scripted("join", "--kubeconfig", str(joined.elsewhere.admin), "--rehearse", "--lab", OTHER)
+    admin = str(joined.elsewhere.admin)
+    done = scripted("join", "--kubeconfig", admin, "--prefix", "other", "--rehearse", "--lab", OTHER)
     assert done.returncode == 2, done.stderr
     assert NAME in done.stderr
     assert f"--server ADDRESS:{PORT}" in done.stderr
