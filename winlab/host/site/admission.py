@@ -16,7 +16,7 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, own_facts, relay, tunnels
+from winlab.host.site import certificates, issued, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import run
 
@@ -62,7 +62,7 @@ def admit(text: str, connection: str, progress: Progress) -> Answer:
     :param text: the host's request.
     :param connection: ssh's ``SSH_CONNECTION``: the addresses and ports of the client and of this host.
     :raises UsageError: the request is malformed, or ssh did not come by IPv4.
-    :raises ConflictError: the host is a member of another site, or another host has its name in OVN.
+    :raises ConflictError: the host is a member of another site, or a host with another key has its name in OVN.
     :raises HostError: this host was not set up, or can't be the first of a site.
     """
     request = messages.read(Request, text, "the host that joins")
@@ -78,7 +78,7 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
             why=f"It has joined the site of {known.joined} itself." if known.joined else "It was not set up.",
             cure=f"Join {known.joined}." if known.joined else "Run 'sudo winlab host setup' on it first.",
         )
-    _check(request, known)
+    key = _check(request, known)
     here = parse_connection(connection)
     address = relay.address_of(known.southbound) if known.southbound else here
     own = tunnels.recorded() or here
@@ -90,9 +90,11 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     )
     facts.write_facts(known)
     progress.say(f"admitting {request.chassis}")
+    authority, ip = relay.ensure_authority(known.chassis, record, progress), str(request.tunnel_address)
+    issued.note(request.chassis, key, record)
     return Answer(
         chassis=known.chassis,
-        certificate=_signed(request, relay.ensure_authority(known.chassis, record, progress)),
+        certificate=certificates.sign(request.request, request.chassis, ip, certificates.CONNECTS, authority),
         authority=relay.text(program.AUTHORITY),
         southbound=known.southbound,
         tunnel_address=own,
@@ -100,15 +102,16 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     )
 
 
-def _signed(request: Request, authority: certificates.Pair) -> str:
+def _check(request: Request, known: HostFacts) -> str:
+    """The SHA-256 of the host's public key, if it may have a certificate for its name."""
     try:
-        address = str(request.tunnel_address)
-        return certificates.sign(request.request, request.chassis, address, certificates.CONNECTS, authority)
+        key = certificates.key_of(request.request)
     except ValueError as error:
-        raise UsageError("The request for a certificate can't be used.", why=str(error)) from error
-
-
-def _check(request: Request, known: HostFacts) -> None:
+        raise UsageError(
+            "The request for a certificate can't be used.",
+            why=str(error),
+            cure="Use the same version of winlab on both hosts.",
+        ) from error
     held = certificates.fingerprint(relay.text(program.AUTHORITY))
     if request.authority and request.authority != held:
         raise ConflictError(
@@ -116,16 +119,15 @@ def _check(request: Request, known: HostFacts) -> None:
             why="It has the certificate of another authority than this site's.",
             cure="Run 'sudo winlab host teardown' on it, then join again.",
         )
-    taken = {str(row["chassis_name"]): str(row["ip"]) for row in encaps()}
-    other = taken.get(request.chassis, "")
-    if request.chassis == known.chassis or (other and not request.authority and other != str(request.tunnel_address)):
+    if request.chassis == known.chassis:
         raise ConflictError(
-            f"Another host of this site has the same name in OVN, {request.chassis}.",
-            why="Open vSwitch's system-id is the same on both, as on a copy of a machine; or the host was here before, "
-            "with another address, and its row was not removed.",
-            cure="On a copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch. For a host that was here "
-            f"before, run 'sudo ovn-sbctl chassis-del {request.chassis}' on the first host.",
+            f"The first host has the same name in OVN, {request.chassis}.",
+            why="Open vSwitch's system-id is the same on both, as on a copy of a machine.",
+            cure="On the copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch.",
         )
+    if request.chassis in others(known.chassis):
+        issued.check(request.chassis, key)
+    return key
 
 
 def encaps() -> list[dict[str, object]]:
@@ -168,6 +170,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
         forget_hypervisors(progress)
     gone = members(known)
     daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
+    relay.remove_log()
     for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
         run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
