@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ovsdbapp.backend.ovs_idl import command, connection
+from ovsdbapp.exceptions import TimeoutException
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
@@ -200,7 +201,14 @@ class Northbound:
             return write.execute(check_error=True)
         except WinlabError:
             raise
-        except Exception as error:  # ovsdbapp raises RuntimeError, TimeoutException and others
+        except TimeoutException as error:  # its text has all rows
+            raise HostError(
+                "OVN's northbound database does not answer.",
+                why=f"It did not confirm a change within {TIMEOUT} s: the host is overloaded, or its server hangs.",
+                cure="Run the same command again; it finds what was changed.",
+                evidence="/var/log/ovn/ovsdb-server-nb.log",
+            ) from error
+        except Exception as error:  # ovsdbapp raises RuntimeError and others
             raise HostError(
                 "OVN rejected a change of its northbound database.",
                 why=str(error),
