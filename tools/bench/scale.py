@@ -64,15 +64,15 @@ class Databases:
             for name in ("nb", "sb"):
                 run.run(["ovsdb-tool", "create", self.folder / f"{name}.db", SCHEMAS / f"ovn-{name}.ovsschema"])
                 socket = self.folder / f"{name}.sock"
-                words = ["ovsdb-server", f"--remote=punix:{socket}", self.folder / f"{name}.db"]
+                words = ("ovsdb-server", f"--remote=punix:{socket}", f"{self.folder}/{name}.db")
                 self._start(stack, name, words, socket.exists)
             run.run(["ovn-nbctl", f"--db={self.north}", "init"])
             run.run(["ovn-sbctl", f"--db={self.south}", "init"])
-            words = ["ovn-northd", f"--ovnnb-db={self.north}", f"--ovnsb-db={self.south}"]
+            words = ("ovn-northd", f"--ovnnb-db={self.north}", f"--ovnsb-db={self.south}")
             self._start(stack, "northd", words, self._control("northd").exists)
             yield
 
-    def _start(self, stack: ExitStack, name: str, words: list[str | Path], ready: Callable[[], bool]) -> None:
+    def _start(self, stack: ExitStack, name: str, words: tuple[str, ...], ready: Callable[[], bool]) -> None:
         own = [f"--unixctl={self._control(name)}", f"--pidfile={self.folder}/{name}.pid", "--no-chdir"]
         ended, end = stack.enter_context(run.beside([*words, *own])), time.monotonic() + LIMIT
         while not ready():
