@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 
 from winlab import files, settings
-from winlab.adapters.registered import PREFIX
+from winlab.adapters.registered import PREFIX, Registered
 from winlab.design.plan.facts import HostFacts, SiteFacts
-from winlab.errors import ConflictError, HostError, UsageError
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
@@ -125,7 +126,8 @@ def _check(request: Request, known: HostFacts) -> str:
             why="Open vSwitch's system-id is the same on both, as on a copy of a machine.",
             cure="On the copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch.",
         )
-    if request.chassis in others(known.chassis):
+    # a host that is shut down in order removes itself from OVN
+    if request.chassis in others(known.chassis) or request.chassis in hypervisors():
         issued.check(request.chassis, key)
     return key
 
@@ -138,6 +140,21 @@ def encaps() -> list[dict[str, object]]:
 def others(own: str) -> list[str]:
     """The chassis of other hosts that OVN knows."""
     return sorted({str(row["chassis_name"]) for row in encaps()} - {own})
+
+
+def hypervisors() -> set[str]:
+    """The chassis of the site's recorded hypervisors."""
+    found: set[str] = set()
+    for key, text in _recorded().items():
+        with suppress(WinlabError):  # malformed: any member of the group can remove it anyway
+            found.add(Registered.parse(key.removeprefix(PREFIX), text).facts.chassis)
+    return found
+
+
+def _recorded() -> dict[str, str]:
+    """The list of hypervisors in OVN's northbound database, as it is there."""
+    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
+    return {key: text for key, text in row["external_ids"][1] if key.startswith(PREFIX)}
 
 
 def parse_connection(text: str) -> str:
@@ -178,9 +195,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
 
 def forget_hypervisors(progress: Progress) -> None:
     """Remove the list of the site's other hypervisors: a site that is set up here again must not find it."""
-    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
-    keys = sorted(key for key in dict(row["external_ids"][1]) if key.startswith(PREFIX))
-    if keys:
+    if keys := sorted(_recorded()):
         progress.say("removing the list of other hypervisors")
         # quoted: members of the group choose the names
         fabric.nbctl("remove", "NB_Global", ".", "external_ids", *map(json.dumps, keys), check=False)

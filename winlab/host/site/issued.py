@@ -1,7 +1,8 @@
 """Which keys the first host has signed: no second host gets a certificate for a name that is taken.
 
-A name is taken while its chassis is in OVN's southbound database. Only that host and root on the first host can remove
-it there (RBAC, man ovn-architecture). The record says which key the host has, so that it can renew its certificate.
+A name is taken while its chassis is in OVN's southbound database, or in the list of hypervisors. No other host can
+remove it there (RBAC, man ovn-architecture). The record says which key the host has, so that it can renew its
+certificate.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ PATH = program.FOLDER / "issued.json"
 
 
 def check(chassis: str, key: str) -> None:
-    """Check that a host whose name is in OVN already is the one that was admitted under it.
+    """Check that a host whose name is taken is the one that was admitted under it.
 
     :param key: the SHA-256 of its public key.
     :raises ConflictError: it has another key.
@@ -26,11 +27,12 @@ def check(chassis: str, key: str) -> None:
     """
     if _read().get(chassis) != key:
         raise ConflictError(
-            f"A host of this site has the name {chassis} in OVN already, and this one has another key.",
+            f"A host of this site has the name {chassis} already, and this one has another key.",
             why="This host is a copy of that one, with the same system-id in Open vSwitch. Or it is the same host, and "
             "lost its key, as when it was installed again.",
             cure="On a copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch. If it is the same host, "
-            f"run 'sudo ovn-sbctl chassis-del {chassis}' on the first host. Then join again.",
+            f"run 'sudo ovn-sbctl --if-exists chassis-del {chassis}' on the first host, and 'winlab hypervisor remove' "
+            "if 'winlab hypervisor list' has it. Then join again.",
         )
 
 
@@ -54,7 +56,7 @@ def _read() -> dict[str, str]:
         raise HostError(
             f"The record of the hosts' keys, '{PATH}', can't be used.",
             why=str(error),
-            cure="Restore it from a backup, or remove it. Without it each host that joins again needs 'sudo ovn-sbctl "
-            "chassis-del NAME' here before.",
+            cure="Restore it from a backup, or remove it. A host that joins again is then refused at first, and the "
+            "message says what to do.",
         ) from error
     return known
