@@ -38,7 +38,7 @@ def _reads(method: Callable[Concatenate[Northbound, P], T]) -> Callable[Concaten
     """Have the rows stay as they are while a method reads them: others change them at the same time."""
 
     @functools.wraps(method)
-    def read(self: Northbound, *args: P.args, **kwargs: P.kwargs) -> T:
+    def read(self: Northbound, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._api.ovsdb_connection.lock:
             return method(self, *args, **kwargs)
 
