@@ -8,12 +8,12 @@ import signal
 import sys
 
 import generate_docs
-from bench import commands, host, labs, many, media, one_vm, record
+from bench import commands, host, labs, many, media, one_vm, record, scale
 from bench.framework import MEASUREMENTS, collect
 from bench.stage import Stage
 from winlab import WinlabError
 
-GROUPS = (labs, one_vm, many, commands, media)  # imported for the measurements that they register
+GROUPS = (labs, one_vm, many, scale, commands, media)  # imported for the measurements that they register
 
 
 def main() -> int:

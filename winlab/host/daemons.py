@@ -134,7 +134,15 @@ def relay_up() -> bool:
     """Whether the relay of OVN's southbound database runs (winlab.host.site.relay)."""
     if has_systemd():
         return _unit_state("is-active", program.UNIT.name)
-    return running(program.PID, "ovsdb-server") is not None
+    return relay_pid() > 0
+
+
+def relay_pid() -> int:
+    """The process id of the relay; 0 if it does not run."""
+    if has_systemd():
+        words = ["systemctl", "show", "--property=MainPID", "--value", program.UNIT.name]
+        return int(run(words, check=False, timeout=60).stdout.strip() or 0)
+    return running(program.PID, "ovsdb-server") or 0
 
 
 def external_up() -> bool:

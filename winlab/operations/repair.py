@@ -89,7 +89,7 @@ def _repair(subject: Subject, tell: Listener, under: Underway) -> list[Drift]:
         todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
         tried |= {one.drift.key for one in todo}
         try:
-            _mend(subject, todo, under)
+            _put_right(subject, todo, under)
         except WinlabError as error:
             failed |= {one.drift.key: f"failed: {error.what}" for one in todo}
         subject = replace(subject, digests=False)  # they were read, and what was written again was read first
@@ -103,7 +103,7 @@ def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
     return one_step("inspect", lambda progress: inspections.inspect(subject, progress), tell, usual=usual)
 
 
-def _mend(subject: Subject, todo: list[Finding], under: Underway) -> None:
+def _put_right(subject: Subject, todo: list[Finding], under: Underway) -> None:
     run = subject.run
     if starting := {one.drift.node for one in todo if STARTED in one.steps}:
         nodes = tuple(node for node in run.plan.nodes if node.name in starting)
@@ -133,9 +133,9 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
     """
     todo = list(todo)
     mends = {
-        MENDED(run.lab, one.drift.node, of=" ".join(filter(None, (one.drift.node, one.drift.what)))): one.mend
+        MENDED(run.lab, one.drift.node, of=" ".join(filter(None, (one.drift.node, one.drift.what)))): one.repair
         for one in todo
-        if one.mend is not None
+        if one.repair is not None
     }
     # one after another: several may repair the same rows or the same definition
     states = list(mends)

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import plans
 import pytest
 
-from bench import api, chart, labs, many, processes, record, stage, table
+from bench import api, chart, labs, many, processes, record, scale, stage, table
 from bench.framework import MEASUREMENTS, Reading, collect
 from bench.record import Missing, Record, Result, Series
 from bench.stage import Ran, Stage
@@ -332,3 +332,12 @@ def test_machines_of_the_tiny_image_boot_from_it() -> None:
         assert root.find("os") is not None
         assert "firmware" not in root.find("os").attrib  # type: ignore[union-attr]
     assert len(many.HALT) == 512
+
+
+def test_labs_on_many_hosts_share_neither_addresses_nor_more_hosts_than_they_use() -> None:
+    made = [plan for plan, seconds in scale.plans(7, 3) if seconds >= 0]
+    taken = [address for plan in made for address in plan.external_addresses]
+    assert len(taken) == len(set(taken))
+    assert {len({node.hypervisor for node in plan.nodes}) for plan in made} == {scale.USED}
+    assert len({node.hypervisor for plan in made for node in plan.nodes}) == 7
+    assert [len(plan.nodes) for plan in made] == [scale.NODES] * 3

@@ -5,13 +5,15 @@ Source: ovn-nb(5) for tables and columns, ovsdbapp for the protocol.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from ovsdbapp.backend.ovs_idl import command, connection
+from ovsdbapp.exceptions import TimeoutException
 from ovsdbapp.schema.ovn_northbound import impl_idl
 
 from winlab import settings
@@ -29,12 +31,28 @@ POLL = 0.1  # seconds between two reads of a sequence number
 ASK = 2.0  # seconds before the southbound database is queried, and between two queries
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _reads(method: Callable[Concatenate[Northbound, P], T]) -> Callable[Concatenate[Northbound, P], T]:
+    """Have the rows stay as they are while a method reads them: others change them at the same time."""
+
+    @functools.wraps(method)
+    def read(self: Northbound, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._api.ovsdb_connection.lock:
+            return method(self, *args, **kwargs)
+
+    return read
+
+
 class Northbound:
     """A connection to the northbound database."""
 
     def __init__(self, api: Any) -> None:
         self._api = api
 
+    @_reads
     def lab_plan(self, lab: str) -> str | None:
         """The digest of the plan that the lab's switch was made from; None if there is no switch."""
         for row in self._api.tables["Logical_Switch"].rows.values():
@@ -42,6 +60,7 @@ class Northbound:
                 return cast(str, row.external_ids.get(tags.KEY_PLAN, ""))
         return None
 
+    @_reads
     def lab_owner(self, lab: str) -> int | None:
         """The id of the user who made the lab's switch; None if there is no switch, or it does not say."""
         for row in self._api.tables["Logical_Switch"].rows.values():
@@ -54,11 +73,13 @@ class Northbound:
         """Whether the lab's network is this one: every row and every column that :meth:`apply` writes."""
         return all(one.foreign for one in self.differences(topology))
 
+    @_reads
     def differences(self, topology: Topology) -> list[Difference]:
         """How the lab's network differs from what :meth:`apply` would write."""
         wanted = rows.of(topology, registry.chassis(self._api))
         return differences.of(wanted, *writes.there(self._api, topology))
 
+    @_reads
     def ports_up(self, lab: str) -> dict[str, bool]:
         """The names of the lab's logical switch ports for machines, and whether a controller has bound each."""
         return {
@@ -99,6 +120,7 @@ class Northbound:
             evidence="/var/log/ovn/ovn-northd.log and ovn-controller.log",
         )
 
+    @_reads
     def labs(self) -> set[str]:
         """The labs that have any row, without the host's own ("host")."""
         return {
@@ -108,6 +130,7 @@ class Northbound:
             if tags.KEY in row.external_ids
         } - {tags.HOST}
 
+    @_reads
     def described(self, lab: str) -> dict[str, list[dict[str, Any]]]:
         """All rows of a lab and of the host with every column, by table; references are UUIDs.
 
@@ -147,6 +170,7 @@ class Northbound:
         if (holder := self.holder(topology)) is not None:
             raise _taken(topology, *holder)
 
+    @_reads
     def holder(self, topology: Topology) -> tuple[str, str] | None:
         """The other lab that has one of the external addresses, and what it has; None if they are free."""
         lab = topology.external_ids[tags.KEY]
@@ -165,6 +189,7 @@ class Northbound:
                 return owner, port.name
         return None
 
+    @_reads
     def pod_routes(self, lab: str) -> dict[str, str]:
         """The routes to pod networks on the lab's router: network to next hop."""
         return {route.ip_prefix: route.nexthop for route in writes.pod_routes(self._api, lab)}
@@ -173,6 +198,7 @@ class Northbound:
         """Make these the only routes to pod networks on the lab's router."""
         self._execute(writes.PodRoutes(self._api, lab, routes))
 
+    @_reads
     def fault_records(self, lab: str) -> list[str]:
         """What the lab's faults on purpose say about themselves, one text each."""
         return faults.records(self._api, lab)
@@ -185,6 +211,7 @@ class Northbound:
         """
         return cast(bool, self._execute(faults.Put(self._api, lab, fault, record, rules)))
 
+    @_reads
     def hypervisors(self) -> dict[str, str]:
         """What is recorded of the site's other hypervisors, by their names: texts that anyone may have written."""
         return registry.texts(self._api)
@@ -222,7 +249,14 @@ class Northbound:
             return write.execute(check_error=True)
         except WinlabError:
             raise
-        except Exception as error:  # ovsdbapp raises RuntimeError, TimeoutException and others
+        except TimeoutException as error:  # its text has all rows
+            raise HostError(
+                "OVN's northbound database does not answer.",
+                why=f"It did not confirm a change within {TIMEOUT} s: the host is overloaded, or its server hangs.",
+                cure="Run the same command again; it finds what was changed.",
+                evidence="/var/log/ovn/ovsdb-server-nb.log",
+            ) from error
+        except Exception as error:  # ovsdbapp raises RuntimeError and others
             raise HostError(
                 "OVN rejected a change of its northbound database.",
                 why=str(error),

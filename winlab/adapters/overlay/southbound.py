@@ -50,7 +50,8 @@ def read(remote: str, chassis: str) -> int:
     except Exception:  # ovsdbapp raises plain Exceptions
         return UNKNOWN
     try:
-        rows = link.idl.tables["Chassis_Private"].rows.values()
-        return max((int(row.nb_cfg) for row in rows if row.name == chassis), default=UNKNOWN)
+        with link.lock:  # rows change while they are read
+            rows = link.idl.tables["Chassis_Private"].rows.values()
+            return max((int(row.nb_cfg) for row in rows if row.name == chassis), default=UNKNOWN)
     finally:
         link.stop(TIMEOUT)

@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from winlab import files, settings
-from winlab.adapters.registered import PREFIX
+from winlab.adapters.registered import PREFIX, Registered
 from winlab.design.plan.facts import HostFacts, SiteFacts
-from winlab.errors import ConflictError, HostError, UsageError
+from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, external, messages, moves, own_facts, relay, tunnels
+from winlab.host.site import certificates, external, issued, messages, moves, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Given, Request
 from winlab.run import run
 
@@ -64,7 +64,7 @@ def admit(text: str, connection: str, progress: Progress) -> Answer:
     :param text: the host's request.
     :param connection: ssh's ``SSH_CONNECTION``: the addresses and ports of the client and of this host.
     :raises UsageError: the request is malformed, or ssh did not come by IPv4.
-    :raises ConflictError: the host is a member of another site, or another host has its name in OVN.
+    :raises ConflictError: the host is a member of another site, or a host with another key has its name in OVN.
     :raises HostError: this host was not set up, or can't be the first of a site.
     """
     request = messages.read(Request, text, "the host that joins")
@@ -80,7 +80,7 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
             why=f"It has joined the site of {known.joined} itself." if known.joined else "It was not set up.",
             cure=f"Join {known.joined}." if known.joined else "Run 'sudo winlab host setup' on it first.",
         )
-    _check(request, known)
+    key = _check(request, known)
     here = parse_connection(connection)
     address = relay.address_of(known.southbound) if known.southbound else here
     own = tunnels.recorded() or here
@@ -98,9 +98,11 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     facts.write_facts(known)
     external.ensure(known, record, progress)
     progress.say(f"admitting {request.chassis}")
+    authority, ip = relay.ensure_authority(known.chassis, record, progress), str(request.tunnel_address)
+    issued.note(request.chassis, key, record)
     return Answer(
         chassis=known.chassis,
-        certificate=_signed(request, relay.ensure_authority(known.chassis, record, progress)),
+        certificate=certificates.sign(request.request, request.chassis, ip, certificates.CONNECTS, authority),
         authority=relay.text(program.AUTHORITY),
         southbound=known.southbound,
         tunnel_address=own,
@@ -109,12 +111,6 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
         facts=SiteFacts(**known.site.model_dump()),
         moves=given,
     )
-
-
-def _signed(request: Request, authority: certificates.Pair) -> str:
-    address = str(request.tunnel_address)
-    with _usable():
-        return certificates.sign(request.request, request.chassis, address, certificates.CONNECTS, authority)
 
 
 def _for_moves(request: Request, asked: str, authority: certificates.Pair) -> Given:
@@ -128,10 +124,17 @@ def _usable() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise UsageError("The request for a certificate can't be used.", why=str(error)) from error
+        raise UsageError(
+            "The request for a certificate can't be used.",
+            why=str(error),
+            cure="Use the same version of winlab on both hosts.",
+        ) from error
 
 
-def _check(request: Request, known: HostFacts) -> None:
+def _check(request: Request, known: HostFacts) -> str:
+    """The SHA-256 of the host's public key, if it may have a certificate for its name."""
+    with _usable():
+        key = certificates.key_of(request.request)
     held = certificates.fingerprint(relay.text(program.AUTHORITY))
     if request.authority and request.authority != held:
         raise ConflictError(
@@ -139,16 +142,16 @@ def _check(request: Request, known: HostFacts) -> None:
             why="It has the certificate of another authority than this site's.",
             cure="Run 'sudo winlab host teardown' on it, then join again.",
         )
-    taken = {str(row["chassis_name"]): str(row["ip"]) for row in encaps()}
-    other = taken.get(request.chassis, "")
-    if request.chassis == known.chassis or (other and not request.authority and other != str(request.tunnel_address)):
+    if request.chassis == known.chassis:
         raise ConflictError(
-            f"Another host of this site has the same name in OVN, {request.chassis}.",
-            why="Open vSwitch's system-id is the same on both, as on a copy of a machine; or the host was here before, "
-            "with another address, and its row was not removed.",
-            cure="On a copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch. For a host that was here "
-            f"before, run 'sudo ovn-sbctl chassis-del {request.chassis}' on the first host.",
+            f"The first host has the same name in OVN, {request.chassis}.",
+            why="Open vSwitch's system-id is the same on both, as on a copy of a machine.",
+            cure="On the copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch.",
         )
+    # a host that is shut down in order removes itself from OVN
+    if request.chassis in others(known.chassis) or request.chassis in hypervisors():
+        issued.check(request.chassis, key)
+    return key
 
 
 def encaps() -> list[dict[str, object]]:
@@ -159,6 +162,21 @@ def encaps() -> list[dict[str, object]]:
 def others(own: str) -> list[str]:
     """The chassis of other hosts that OVN knows."""
     return sorted({str(row["chassis_name"]) for row in encaps()} - {own})
+
+
+def hypervisors() -> set[str]:
+    """The chassis of the site's recorded hypervisors."""
+    found: set[str] = set()
+    for key, text in _recorded().items():
+        with suppress(WinlabError):  # malformed: any member of the group can remove it anyway
+            found.add(Registered.parse(key.removeprefix(PREFIX), text).facts.chassis)
+    return found
+
+
+def _recorded() -> dict[str, str]:
+    """The list of hypervisors in OVN's northbound database, as it is there."""
+    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
+    return {key: text for key, text in row["external_ids"][1] if key.startswith(PREFIX)}
 
 
 def parse_connection(text: str) -> str:
@@ -191,6 +209,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
         forget_hypervisors(progress)
     gone = members(known)
     daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
+    relay.remove_log()
     for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
         run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
@@ -198,9 +217,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
 
 def forget_hypervisors(progress: Progress) -> None:
     """Remove the list of the site's other hypervisors: a site that is set up here again must not find it."""
-    (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=external_ids", "list", "NB_Global"))
-    keys = sorted(key for key in dict(row["external_ids"][1]) if key.startswith(PREFIX))
-    if keys:
+    if keys := sorted(_recorded()):
         progress.say("removing the list of other hypervisors")
         # quoted: members of the group choose the names
         fabric.nbctl("remove", "NB_Global", ".", "external_ids", *map(json.dumps, keys), check=False)

@@ -13,7 +13,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -60,7 +60,10 @@ def make_authority(chassis: str, of: str = "hosts") -> Pair:
 
 
 def make_request(chassis: str, key: str) -> str:
-    """A request for a certificate."""
+    """A request for a certificate.
+
+    :raises ValueError: the key is damaged.
+    """
     return (
         x509.CertificateSigningRequestBuilder()
         .subject_name(_name(chassis))
@@ -76,12 +79,7 @@ def sign(request: str, chassis: str, address: str, use: tuple[x509.ObjectIdentif
     :param use: ``SERVES``, ``CONNECTS`` or ``BOTH``.
     :raises ValueError: it is not a request, its signature is wrong, or its key is not P-256.
     """
-    asked = x509.load_pem_x509_csr(request.encode())
-    public = asked.public_key()
-    if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
-        raise ValueError("the key is not of the curve P-256")
-    if not asked.is_signature_valid:
-        raise ValueError("its signature is wrong")
+    public = _requested(request)
     issuer, key = x509.load_pem_x509_certificate(authority.certificate.encode()), _private(authority.key)
     names = x509.SubjectAlternativeName([x509.DNSName(chassis), x509.IPAddress(ipaddress.ip_address(address))])
     # QEMU 7.2 refuses a certificate that may not encipher keys (crypto/tlscredsx509.c), though its key can't
@@ -99,6 +97,37 @@ def sign(request: str, chassis: str, address: str, use: tuple[x509.ObjectIdentif
     return _text(certificate)
 
 
+def key_of(request: str) -> str:
+    """The SHA-256 of a request's public key (its SubjectPublicKeyInfo, RFC 5280).
+
+    :raises ValueError: it is not a request, its signature is wrong, or its key is not P-256.
+    """
+    info = _requested(request).public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(info).hexdigest()
+
+
+def _requested(request: str) -> ec.EllipticCurvePublicKey:
+    try:
+        asked = x509.load_pem_x509_csr(request.encode())
+        public = asked.public_key()
+        if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
+            raise ValueError("the key is not of the curve P-256")
+        if not asked.is_signature_valid:
+            raise ValueError("its signature is wrong")
+    except UnsupportedAlgorithm as error:
+        raise ValueError(f"the key or the signature is of an unknown kind ({error})") from error
+    return public
+
+
+def is_pair(pair: Pair) -> bool:
+    """Whether both are whole, and belong together."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
+        return certificate.public_key() == _private(pair.key).public_key()
+    except ValueError:
+        return False
+
+
 def fault(certificate: str, key: str, authority: str, chassis: str) -> str:
     """What is wrong with a certificate that a host was given, as the end of a sentence; empty if nothing is."""
     try:
@@ -109,9 +138,7 @@ def fault(certificate: str, key: str, authority: str, chassis: str) -> str:
     names = [str(one.value) for one in given.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [chassis]:
         return f"is for {', '.join(names) or 'no one'}, not for {chassis}"
-    if given.public_key() != _private(key).public_key():
-        return "is for another key"
-    return ""
+    return "" if is_pair(Pair(certificate, key)) else "is for another key"
 
 
 def ends(certificate: str) -> datetime.datetime:
@@ -155,8 +182,13 @@ def _name(text: str) -> x509.Name:
 
 
 def _private(key: str) -> ec.EllipticCurvePrivateKey:
-    loaded = serialization.load_pem_private_key(key.encode(), password=None)
-    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+    """The key in a PEM text; ValueError: it is damaged, or of another kind."""
+    try:
+        loaded = serialization.load_pem_private_key(key.encode(), password=None)
+    except (TypeError, UnsupportedAlgorithm) as error:  # it has a password, or is of an unknown kind
+        raise ValueError(str(error)) from error
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey):
+        raise ValueError("The key is not of an elliptic curve.")
     return loaded
 
 

@@ -69,9 +69,17 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     program.FOLDER.chmod(0o700)
     key = relay.text(program.KEY) or certificates.make_key()
     key_for_moves = certificates.make_key()
+    try:
+        asked = certificates.make_request(known.chassis, key)
+    except ValueError as error:
+        raise HostError(
+            f"This host's key, '{program.KEY}', is damaged.",
+            why=str(error),
+            cure=f"Remove it, run 'sudo ovn-sbctl chassis-del {known.chassis}' on the first host, and join again.",
+        ) from error
     request = Request(
         chassis=known.chassis,
-        request=certificates.make_request(known.chassis, key),
+        request=asked,
         tunnel_address=own,
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),

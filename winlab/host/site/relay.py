@@ -48,6 +48,8 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
         record.add("files", str(program.UNIT))
         if files.replace_text(program.UNIT, program.unit_text(server)):
             run(["systemctl", "daemon-reload"], timeout=60)
+    if _is_outdated():
+        daemons.stop("relay", record, progress)
     daemons.ensure("relay", record, progress)
     if not daemons.wait_until(lambda: listens(address), 10):
         raise HostError(
@@ -56,6 +58,24 @@ def ensure(chassis: str, address: str, record: Record, progress: Progress) -> No
             cure="Give this host its address again, then run 'sudo winlab host setup'.",
             evidence=str(program.LOG),
         )
+
+
+def _is_outdated() -> bool:
+    """Whether the relay runs with other arguments than now, or its program was replaced, as by an update."""
+    process = Path("/proc") / str(daemons.relay_pid())
+    try:
+        words = (process / "cmdline").read_text(encoding="utf-8").split("\0")
+        is_gone = str((process / "exe").readlink()).endswith(" (deleted)")  # man proc_pid_exe
+    except OSError:
+        return False  # it does not run
+    expected = list(program.arguments()[1:])
+    return is_gone or words[1 : 1 + len(expected)] != expected
+
+
+def remove_log() -> None:
+    """Remove its log, and older ones that logrotate kept."""
+    for path in program.LOG.parent.glob(f"{program.LOG.name}*"):
+        path.unlink()
 
 
 def listens(address: str) -> bool:
@@ -68,7 +88,10 @@ def listens(address: str) -> bool:
 
 
 def ensure_authority(chassis: str, record: Record, progress: Progress) -> Pair:
-    """The site's authority, which is made once."""
+    """The site's authority, which is made once.
+
+    :raises HostError: its key or its certificate is damaged.
+    """
     return kept_authority(chassis, "hosts", program.AUTHORITY, AUTHORITY_KEY, record, progress)
 
 
@@ -77,6 +100,7 @@ def kept_authority(chassis: str, of: str, path: Path, key: Path, record: Record,
 
     :param of: what it signs certificates of.
     :param path: where its certificate is, and *key* where its key is.
+    :raises HostError: its key or its certificate is damaged.
     """
     record.add("folders", str(program.FOLDER))
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
@@ -86,7 +110,15 @@ def kept_authority(chassis: str, of: str, path: Path, key: Path, record: Record,
         made = certificates.make_authority(chassis, of)
         write(key, made.key, record)
         write(path, made.certificate, record)
-    return Pair(text(path), text(key))
+    pair = Pair(text(path), text(key))
+    if not certificates.is_pair(pair):
+        raise HostError(
+            f"The authority that signs certificates of {of} is damaged.",
+            why=f"'{key}' is not the key of '{path}'.",
+            cure="Restore both from a backup. Without one, run 'sudo winlab host teardown' on all hosts of the site, "
+            "and set it up again.",
+        )
+    return pair
 
 
 def write(path: Path, content: str, record: Record) -> None:
@@ -96,8 +128,8 @@ def write(path: Path, content: str, record: Record) -> None:
 
 
 def text(path: Path) -> str:
-    """A file's text; empty if it is missing."""
-    return path.read_text(encoding="ascii") if path.exists() else ""
+    """A file's text; empty if it is missing. What is not ASCII is damaged, and its readers refuse it."""
+    return path.read_text(encoding="ascii", errors="replace") if path.exists() else ""
 
 
 def _ensure_certificate(chassis: str, address: str, authority: Pair, record: Record, progress: Progress) -> None:

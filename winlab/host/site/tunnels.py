@@ -22,9 +22,19 @@ BRIDGE = "br-phy"  # a name of our examples
 
 
 def recorded() -> str:
-    """The address that OVN's controller has for tunnels; empty if this host has none to others."""
+    """The address that OVN's controller has for tunnels; empty if this host has none to others.
+
+    :raises HostError: it has something else, such as several addresses.
+    """
     address = fabric.ovs_ids().get(KEY, "")
-    return "" if ipaddress.ip_address(address or "127.0.0.1").is_loopback else address
+    try:
+        return "" if ipaddress.ip_address(address or "127.0.0.1").is_loopback else address
+    except ValueError as error:
+        raise HostError(
+            f"'{address}' can't be the address of this host's tunnels.",
+            why=f"Open vSwitch's external_ids:{KEY} must be one address.",
+            cure="Choose one: 'sudo winlab host setup --tunnel-address A'.",
+        ) from error
 
 
 def parse(text: str) -> str:

@@ -45,9 +45,9 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
         yield _finding(node, state, "resumed" if state in domains.PAUSED else "started")
 
 
-def _finding(node: NodePlan, state: str, action: str, mend: partial[None] | None = None) -> Finding:
+def _finding(node: NodePlan, state: str, action: str, repair: partial[None] | None = None) -> Finding:
     drift = Drift("machine", node.name, "state", "running", state, action, mendable=True)
-    return Finding(drift, mend, (STARTED,), tier=Tier.START)
+    return Finding(drift, repair, (STARTED,), tier=Tier.START)
 
 
 def _define(run: Run, node: NodePlan, progress: Progress) -> None:

@@ -13,7 +13,7 @@ from winlab.engine.state import Kind
 from winlab.events import Progress
 
 Area = Literal["folder", "network", "volume", "machine", "node", "cluster"]
-Mend = Callable[[Progress], None]
+Repair = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Finding:
     """
 
     drift: Drift
-    mend: Mend | None = None
+    repair: Repair | None = None
     steps: tuple[Kind, ...] = ()
     lab_steps: tuple[Kind, ...] = ()
     unreached: bool = False

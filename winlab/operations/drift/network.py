@@ -76,10 +76,10 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     if not settings.network_is_here() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
         return
     mendable = os.geteuid() == 0 and "missing" not in trouble
-    mend = partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None
+    repair = partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None
     planned, action = f"{net.external_gateway}/{prefix}", "the address is given back" if mendable else SETUP
     drift = Drift("network", "", f"bridge {settings.BRIDGE}", planned, trouble, action, mendable)
-    yield Finding(drift, mend, cuts_off=True)
+    yield Finding(drift, repair, cuts_off=True)
 
 
 def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:

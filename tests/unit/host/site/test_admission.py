@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
@@ -9,6 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
@@ -16,7 +20,7 @@ from winlab.events import Quiet
 from winlab.host import boot, changes, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, external, messages, own_facts, relay, tunnels
+from winlab.host.site import admission, certificates, external, issued, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 from winlab.run import Result
 
@@ -35,11 +39,13 @@ class First:
         self.relays: list[str] = []
         self.sockets: list[ovn_sockets.Socket] = []
         self.encaps: list[dict[str, object]] = [{"chassis_name": "c1", "ip": "203.0.113.1"}]
+        self.hypervisors: set[str] = set()
         self.path = tmp_path / "host.yaml"
         folder = tmp_path / "tls"
         monkeypatch.setattr(program, "FOLDER", folder)
         monkeypatch.setattr(program, "AUTHORITY", folder / "ca.pem")
         monkeypatch.setattr(program, "DATABASE", tmp_path / "relay.db")
+        monkeypatch.setattr(issued, "PATH", folder / "issued.json")
         monkeypatch.setattr(relay, "AUTHORITY_KEY", folder / "authority-key.pem")
         monkeypatch.setattr(changes, "LOCK", tmp_path / "lock")
         monkeypatch.setattr(admission, "Record", lambda: Record(tmp_path / "changes.yaml"))
@@ -53,6 +59,7 @@ class First:
         monkeypatch.setattr(admission, "encaps", lambda: self.encaps)
         monkeypatch.setattr(external, "ensure", lambda *_: None)
         monkeypatch.setattr(external, "own_mac", lambda: "02:57:00:00:00:01")
+        monkeypatch.setattr(admission, "hypervisors", lambda: self.hypervisors)
         facts.write_facts(HostFacts(chassis="c1", resolvers=["192.0.2.53"]))
 
     def ensure_tunnels(self, address: str, *_more: Any) -> int:
@@ -107,7 +114,7 @@ def test_a_first_host_whose_facts_lost_its_site_still_has_the_same_address(
     ("change", "why"),
     [
         ({"chassis": "c1"}, "the same name in OVN, c1"),
-        ({"chassis": "c9"}, "the same name in OVN, c9"),
+        ({"chassis": "c9"}, "has the name c9 already"),
         ({"authority": "0" * 64}, "has joined another site"),
     ],
 )
@@ -116,6 +123,67 @@ def test_a_host_that_is_someone_else_is_refused(first: First, change: dict[str, 
     with pytest.raises(ConflictError, match=why) as caught:
         first.admit(ASKED.model_copy(update=change))
     assert caught.value.cure
+    assert first.relays == []
+
+
+def request_of(key: str) -> Request:
+    return ASKED.model_copy(update={"request": certificates.make_request("c2", key)})
+
+
+def test_a_name_is_given_again_only_to_the_same_key_while_it_is_taken(first: First) -> None:
+    held = certificates.fingerprint(first.admit().authority)
+    first.encaps.append({"chassis_name": "c2", "ip": "203.0.113.2"})
+    first.admit(ASKED.model_copy(update={"tunnel_address": "203.0.113.7"}))  # it may move
+    other = certificates.make_key()
+    for authority in ("", held):
+        with pytest.raises(ConflictError, match="another key") as caught:
+            first.admit(request_of(other).model_copy(update={"authority": authority}))
+        assert "chassis-del c2" in caught.value.cure
+    first.admit()
+    del first.encaps[1:]  # it is off
+    first.hypervisors.add("c2")
+    with pytest.raises(ConflictError, match="another key"):
+        first.admit(request_of(other))
+    first.hypervisors.clear()  # it left, or was removed
+    assert (
+        certificates.fault(first.admit(request_of(other)).certificate, other, relay.text(program.AUTHORITY), "c2") == ""
+    )
+    first.encaps.append({"chassis_name": "c2", "ip": "203.0.113.2"})
+    with pytest.raises(ConflictError, match="another key"):
+        first.admit()
+    assert str(issued.PATH) in Record(first.path.with_name("changes.yaml")).changes.files
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"c2": 1}', "\xff\xfe"])
+def test_a_damaged_record_of_keys_admits_no_one(first: First, text: str) -> None:
+    first.admit()
+    issued.PATH.write_text(text, encoding="latin-1")
+    with pytest.raises(HostError, match=r"issued\.json") as caught:
+        first.admit()
+    assert "remove it" in caught.value.cure
+
+
+@pytest.mark.parametrize("damaged", ["key", "\xff"])
+def test_a_damaged_authority_is_reported_as_that(first: First, damaged: str) -> None:
+    first.admit()
+    relay.AUTHORITY_KEY.write_text(damaged, encoding="latin-1")
+    with pytest.raises(HostError, match=r"authority .* is damaged") as caught:
+        first.admit()
+    assert "backup" in caught.value.cure
+
+
+def test_a_request_with_another_kind_of_key_is_refused(first: First) -> None:
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "c2")])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(name).sign(ed25519.Ed25519PrivateKey.generate(), None)
+    text = asked.public_bytes(serialization.Encoding.PEM)
+    odd = asked.public_bytes(serialization.Encoding.DER).replace(bytes([0x2B, 0x65, 0x70]), bytes([0x2B, 0x65, 0x7F]))
+    unknown = (
+        b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(odd) + b"-----END CERTIFICATE REQUEST-----\n"
+    )
+    for request in (text, unknown):
+        with pytest.raises(UsageError, match="request for a certificate can't be used") as caught:
+            first.admit(ASKED.model_copy(update={"request": request.decode()}))
+        assert caught.value.why
     assert first.relays == []
 
 

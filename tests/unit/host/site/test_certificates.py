@@ -82,6 +82,7 @@ def test_the_certificate_of_another_is_noticed() -> None:
     assert "is for c2, not for c3" in certificates.fault(HELD, KEY, AUTHORITY.certificate, "c3")
     assert "another key" in certificates.fault(HELD, certificates.make_key(), AUTHORITY.certificate, "c2")
     assert "not signed" in certificates.fault("", KEY, AUTHORITY.certificate, "c2")
+    assert "another key" in certificates.fault(HELD, "damaged", AUTHORITY.certificate, "c2")
 
 
 def test_only_keys_of_one_kind_are_signed() -> None:

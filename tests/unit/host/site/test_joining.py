@@ -196,3 +196,21 @@ def test_hosts_can_not_change_what_the_relay_listens_on() -> None:
     _, insert, _root = json.loads(program.rows("198.51.100.1"))
     assert insert["row"]["role"] == "ovn-controller"
     assert insert["row"]["target"] == "pssl:6642:198.51.100.1"
+
+
+@pytest.mark.parametrize("address", ["203.0.113.2,203.0.113.3", "h1"])
+def test_more_than_one_address_of_tunnels_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fabric, "ovs_ids", lambda: {tunnels.KEY: address})
+    with pytest.raises(HostError, match=address) as caught:
+        tunnels.recorded()
+    assert "--tunnel-address A" in caught.value.cure
+
+
+def test_a_damaged_key_of_this_host_is_reported(links: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(program, "FOLDER", tmp_path)
+    monkeypatch.setattr(program, "KEY", tmp_path / "key.pem")
+    monkeypatch.setattr(program, "AUTHORITY", tmp_path / "ca.pem")
+    program.KEY.write_bytes(b"\xff")
+    with pytest.raises(HostError, match=r"key\.pem', is damaged") as caught:
+        join.join("h1", "203.0.113.2", HostFacts(chassis="c2"), Record(tmp_path / "changes.yaml"), Quiet())
+    assert "chassis-del c2" in caught.value.cure

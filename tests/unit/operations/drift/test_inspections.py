@@ -96,8 +96,8 @@ def test_files_of_the_folder(lab: Standing) -> None:
         ("", "known_hosts", "as made from the credentials", "missing", True),
     ]
     key = lab.folder.credentials().ssh_key
-    assert findings[2].mend is not None
-    findings[2].mend(Quiet())
+    assert findings[2].repair is not None
+    findings[2].repair(Quiet())
     assert lab.drifts() == []
     assert lab.folder.ssh_key.read_text() == key  # the same keys: the nodes have them
 
@@ -106,7 +106,7 @@ def test_lost_credentials_are_not_recreated(lab: Standing) -> None:
     (lab.folder.path / "credentials.json").unlink()
     finding = lab.findings()[0]
     assert finding.drift.what == "credentials.json"
-    assert (finding.drift.mendable, finding.mend) == (False, None)
+    assert (finding.drift.mendable, finding.repair) == (False, None)
 
 
 def test_kubeconfig_and_kubectl(lab: Standing) -> None:
@@ -134,9 +134,9 @@ def test_a_kubectl_that_has_changed_in_the_cache_is_obtained_again(
     changed.write_bytes(b"ELE")
     (finding,) = lab.findings()
     assert (finding.drift.what, finding.drift.actual) == ("kubectl", "not what was obtained")
-    assert finding.mend is not None
+    assert finding.repair is not None
     monkeypatch.setattr(payload, "fetch_kubectl", lambda *_: obtained())
-    finding.mend(Quiet())
+    finding.repair(Quiet())
     assert lab.folder.kubectl.read_bytes() == b"ELF"
     assert lab.drifts() == []
 
@@ -158,8 +158,8 @@ def test_rows(lab: Standing) -> None:
     ]
     assert "left alone" in findings[1].drift.action
     for one in findings:
-        if one.mend is not None:
-            one.mend(Quiet())
+        if one.repair is not None:
+            one.repair(Quiet())
     assert lab.overlay.mended == 1  # one change repairs all of them
     assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
 
@@ -204,10 +204,10 @@ def test_the_firewall(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int)
     lab.firewall = "is missing"
     finding = only(lab.findings())
     assert told([finding.drift]) == [("", "firewall table inet winlab", "as setup writes it", "is missing", user == 0)]
-    if finding.mend is None:
+    if finding.repair is None:
         assert finding.drift.action == "run 'sudo winlab host setup'"
         return
-    finding.mend(Quiet())
+    finding.repair(Quiet())
     assert lab.drifts() == []
 
 
@@ -244,7 +244,7 @@ def test_a_lost_disk_is_reported_and_not_recreated(lab: Standing, node: str, def
     finding = only([one for one in lab.findings() if one.drift.area == "volume"])
     assert told([finding.drift]) == [(node, f"lab.{node}.disk.qcow2", "there", "gone", False)]
     assert cure in finding.drift.action
-    assert (finding.mend, finding.steps) == (None, ())
+    assert (finding.repair, finding.steps) == (None, ())
 
 
 def test_an_unfinished_lab_needs_its_create_command_again(lab: Standing) -> None:
@@ -278,7 +278,7 @@ def test_volumes_without_which_a_machine_does_not_start(lab: Standing) -> None:
     assert by_name.keys() == {"base-kubernetes-linux-1.iso", seed}
     cd = by_name["base-kubernetes-linux-1.iso"]
     assert (cd.steps, cd.lab_steps) == ((PAYLOAD_INSERTED,), (PAYLOAD,))
-    assert by_name[seed].mend is not None
+    assert by_name[seed].repair is not None
 
 
 @pytest.mark.parametrize("name", ["lab.load-linux.iso", "lab.controller-1.push.iso"])
@@ -308,8 +308,8 @@ def test_base_volumes(lab: Standing, whole: bool, now: str, digests: bool, actua
     lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))  # the same bytes
     finding = only(lab.findings(digests=digests))
     assert finding.drift.mendable
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.pool.written == [f"{base} from /cache/disk"]
 
 
@@ -321,8 +321,8 @@ def test_a_base_volume_that_only_lost_its_marker_is_kept(lab: Standing, digests:
     lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))
     finding = only(lab.findings(digests=digests))
     assert told([finding.drift]) == [("", f"{base}: marker", "there", "gone", True)]
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.pool.written == [f"marker of {base}"]
     assert lab.drifts() == []
 
@@ -341,8 +341,8 @@ def test_two_pools_may_have_lost_the_marker_of_the_same_base_volume(lab: Standin
     found = {one.drift.key: one for one in volumes.bases(subject, Quiet())}
     assert [what for _, _, what in found] == [f"{base}: marker", f"{base} on b: marker"]
     for one in found.values():
-        assert one.mend is not None
-        one.mend(Quiet())
+        assert one.repair is not None
+        one.repair(Quiet())
     assert lab.pool.written == second.written == [f"marker of {base}"]
     lab.cached.clear()
     for pool in (lab.pool, second):
@@ -405,8 +405,8 @@ def test_a_machine_that_was_undefined_gets_its_disk_back(lab: Standing) -> None:
     lab.states["winlab-lab.controller-1"] = "gone"
     finding = only(lab.findings())
     assert finding.drift.actual == "gone"
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     lab.states["winlab-lab.controller-1"] = "running"
     assert DISK in before
     assert DISK in lab.xml["winlab-lab.controller-1"]
@@ -431,8 +431,8 @@ def test_hardware_changed_manually_is_defined_again(lab: Standing, old: str, new
     lab.change(NODE, old, new)
     finding = only(lab.findings())
     assert (finding.drift.node, finding.drift.what, finding.drift.mendable) == (NODE, what, True)
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.drifts() == []
     lab.xml[f"winlab-lab.{NODE}"], lab.live[f"winlab-lab.{NODE}"] = planned, planned.replace(old, new)
     drift = only(lab.findings()).drift  # it only runs so: it is as planned when it is started again
@@ -463,11 +463,11 @@ def test_unknown_devices_are_reported_and_kept(lab: Standing, xml: str, what: st
     lab.change(NODE, "</devices>", f"{xml}</devices>", live=True)
     finding = only(lab.findings())
     assert told([finding.drift]) == [(NODE, what, "none", finding.drift.actual, False)]
-    assert finding.mend is None
+    assert finding.repair is None
     lab.change(NODE, "<vcpu>2</vcpu>", "<vcpu>8</vcpu>")
     cpus = next(one for one in lab.findings() if one.drift.what == "CPUs")
-    assert cpus.mend is not None
-    cpus.mend(Quiet())
+    assert cpus.repair is not None
+    cpus.repair(Quiet())
     assert [one.what for one in lab.drifts()] == [what]
 
 
@@ -486,8 +486,8 @@ def test_a_detached_disk_is_attached_again(lab: Standing) -> None:
     lab.pool.add(store, backing=lab.plan.node(NODE).volume("base").name)
     assert told(lab.drifts())[0][1:4] == ("disk sdc", f"{store} (disk on scsi)", "none")
     finding = lab.findings()[0]
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert [one.what for one in lab.drifts()] == ["disk sdc while it runs"]
 
 
@@ -507,16 +507,16 @@ def test_disks_of_later_generations_are_as_planned(lab: Standing) -> None:
     on_later_generations(lab)
     assert told(lab.drifts())[0][1:4] == ("disk sdc", "lab.controller-1.store-2.qcow2 (disk on scsi)", "none")
     finding = lab.findings()[0]
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert [one.what for one in lab.drifts()] == ["disk sdc while it runs"]
     lab.live[NODE_DOMAIN] = lab.xml[NODE_DOMAIN]
     assert lab.drifts() == []
     lab.xml.pop(NODE_DOMAIN)
     lab.states[NODE_DOMAIN] = "gone"
     finding = only(lab.findings())
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert f'{THIRD}"' in lab.xml[NODE_DOMAIN]
 
 
@@ -543,8 +543,8 @@ def test_clocks(lab: Standing) -> None:
     lab.guests["controller-1"].ahead, lab.guests["node-1"].ahead = 20.0, -3600.0
     (finding,) = lab.findings()
     assert told([finding.drift]) == [("node-1", "clock", "as the host's", "3600 s behind", True)]
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.findings() == []
     lab.skew = 7200.0
     assert {one.drift.actual for one in lab.findings()} == {"7180 s behind", "7200 s behind"}
@@ -562,8 +562,8 @@ def test_services(lab: Standing) -> None:
         ("node-1", "containerd", "running", "absent", True),
     ]
     assert first.tier < second.tier  # a join needs the API server, which a kubelet runs
-    assert first.mend is not None
-    first.mend(Quiet())
+    assert first.repair is not None
+    first.repair(Quiet())
     assert guest.did == ["start kubelet"]
     assert MEMBER in second.steps
 
@@ -593,8 +593,8 @@ def test_a_kube_proxy_whose_network_was_recreated_is_restarted(lab: Standing) ->
     lab.guests["node-1"].services |= {"kube-proxy": "stale"}
     (finding,) = lab.findings()
     assert told([finding.drift]) == [("node-1", "kube-proxy", "running", "stale", True)]
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.guests["node-1"].did == ["start kube-proxy"]
 
 
@@ -625,8 +625,8 @@ def test_a_node_that_the_cluster_has_forgotten(lab: Standing) -> None:
     finding = only(lab.findings())
     assert told([finding.drift]) == [("node-1", "node", "there", "gone", True)]
     assert (READY in finding.steps, finding.lab_steps) == (True, (ROUTES,))
-    assert finding.mend is not None
-    finding.mend(Quiet())
+    assert finding.repair is not None
+    finding.repair(Quiet())
     assert lab.guests["node-1"].did == ["restart kubelet"]
     assert lab.drifts("controller-1") == []  # of another node
 

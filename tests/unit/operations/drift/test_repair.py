@@ -108,7 +108,7 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
     lab.states["winlab-lab.controller-1"] = "paused"
     lab.guests["controller-1"].services["kubelet"] = "stopped"
 
-    def mend(_subject: object, todo: list[Finding], _tell: object) -> None:
+    def made(_subject: object, todo: list[Finding], _tell: object) -> None:
         order.append([one.drift.what for one in todo])
         if todo[0].drift.what == "state":
             lab.states["winlab-lab.controller-1"] = "running"
@@ -117,7 +117,7 @@ def test_repairs_are_made_in_order(lab: Standing, monkeypatch: pytest.MonkeyPatc
         else:
             lab.folder.write(lab.folder.kubeconfig, "x")
 
-    monkeypatch.setattr(repair, "_mend", mend)
+    monkeypatch.setattr(repair, "_put_right", made)
     assert set(run().values()) == {True}
     assert order == [["state"], ["kubelet"], ["kubeconfig"]]
 
@@ -185,16 +185,16 @@ def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.Mon
 # -- which steps
 
 
-def finding(node: str, kinds: tuple[Any, ...], lab_kinds: tuple[Any, ...] = (), mend: Any = None) -> Finding:
+def finding(node: str, kinds: tuple[Any, ...], lab_kinds: tuple[Any, ...] = (), repair: Any = None) -> Finding:
     drift = Drift("node", node, "x", "a", "b", "", mendable=True)
-    return Finding(drift, mend, kinds, lab_kinds)
+    return Finding(drift, repair, kinds, lab_kinds)
 
 
 def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     plan = plans.make(plans.TCG, "1-1-1")
     own = runs.run(plan, folder=SimpleNamespace(lab="lab", credentials=None, has_credentials_for=None))
     every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
-    mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), mend=lambda _progress: None)
+    mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), repair=lambda _progress: None)
     steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
     chosen = engine.compose(steps)
     assert chosen[0].title == "repair node-1 x"
