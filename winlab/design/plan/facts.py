@@ -12,7 +12,7 @@ DEFAULT_CIDR = "172.31.240.0/20"
 DEFAULT_RESOLVERS = ("1.1.1.1", "9.9.9.9")
 TCG_SCALE = 3.0
 LEAST_MTU, LARGEST_MTU = 1280, 65535  # of tunnels, in bytes; network.mtu takes no less
-HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor; the routers of all labs are there
+HYPERVISOR = "hypervisor-1"  # the name of a site's first hypervisor
 
 
 def silence(seconds: float, scale: float) -> float:

@@ -64,7 +64,7 @@ def own_mac() -> str:
 def ensure(known: HostFacts, record: Record, progress: Progress) -> None:
     """Join this host's external bridge to those of the site's other hosts, and keep it so.
 
-    :raises HostError: the kernel refuses the firewall table, or Open vSwitch a port.
+    :raises HostError: the kernel refuses the firewall table, or the program does not start.
     """
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
     own = known.bridge_address
