@@ -108,7 +108,7 @@ def test_a_record_that_can_t_be_used_is_removed(world: World) -> None:
     assert any("can't be used" in one.text for one in told if isinstance(one, Note))
 
 
-def test_what_is_no_other_hypervisor(world: World) -> None:
+def test_names_that_can_t_be_forgotten(world: World) -> None:
     with pytest.raises(NotFoundError, match="no hypervisor 'd'"):
         Hosts().forget("d")
     with pytest.raises(UsageError):

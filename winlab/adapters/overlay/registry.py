@@ -13,7 +13,7 @@ from ovsdbapp.backend.ovs_idl import command
 from winlab.adapters.registered import MOST, NAME, PREFIX
 from winlab.design.plan.facts import HYPERVISOR
 
-MOST_BELOW = 1000  # records that are no hypervisors
+MOST_BELOW = 1000  # records besides the hypervisors
 
 
 def texts(api: Any) -> dict[str, str]:
