@@ -49,7 +49,7 @@ class ExitCode(IntEnum):
     GUEST = 9  # a guest refused or failed
     TRANSFER = 10  # download or upload failed
     CLUSTER = 11  # Kubernetes refused, or does not become ready; test: a check failed
-    PARTLY = 20  # status: some nodes answer, some don't; list, hypervisor list, show: something did not answer
+    PARTLY = 20  # status: some nodes answer; list, hypervisor list, show, destroy: something did not answer
     STOPPED = 21  # status: no node answers
     DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't repair
     CLOSED = 141  # exec: what reads its output has closed the pipe, as for a program that SIGPIPE ended

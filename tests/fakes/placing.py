@@ -33,7 +33,7 @@ def hosts(*free: int) -> tuple[HostStock, ...]:
 def plan(source: str, *changed: str, at: tuple[HostStock, ...], standing: tuple[Plan, ...] = (), **more: Any) -> Plan:
     wanted = spec.load(source, [*LINUX, *changed])
     stock = plans.stock(wanted).model_copy(update={"hypervisors": at})
-    return make(wanted, "lab", more.get("facts", SITE), stock, standing=standing)
+    return make(wanted, "lab", more.get("facts", SITE), stock, standing=standing, again=more.get("again", {}))
 
 
 def where(made: Plan) -> dict[str, str]:

@@ -16,7 +16,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.render.topology import topology
 from winlab.operations import recorded
 
-SIZES = ("controllers.memory=256", "linux_workers.count=1", "linux_workers.memory=256")
+SIZES = ("controllers.memory=512", "linux_workers.count=1", "linux_workers.memory=512")
 
 
 def definition(plan: Plan, node: NodePlan, disk: str) -> str:

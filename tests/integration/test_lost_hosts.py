@@ -203,7 +203,7 @@ def test_a_node_of_a_host_that_is_cut_off_is_rebuilt_on_another_one(site: Site) 
     assert "winlab-again.linux-1" not in site.domains(site.second) + site.domains(site.first)
 
 
-def test_a_forgotten_host_s_nodes_are_made_elsewhere_and_it_is_recognized(site: Site) -> None:
+def test_a_forgotten_host_s_nodes_are_made_again_elsewhere_and_it_is_recognized(site: Site) -> None:
     site.plant("lost", "credentials")
     site.plant("lost2")
     theirs = (

@@ -1,6 +1,6 @@
 """What labs left on hypervisors that did not answer, as OVN's database records it. Nothing that is read is believed.
 
-A hypervisor that comes back still has machines of labs that were destroyed, or of nodes that were made elsewhere. They
+A hypervisor that comes back still has machines of labs that were destroyed, or of nodes that another one now has. They
 don't count as the lab's, and are removed as soon as it answers.
 """
 

@@ -92,7 +92,7 @@ def apply(
 
 
 def _leave_old(plan: Plan, compared: Compared, site: Site, hosts: Hypervisors) -> None:
-    """Remember the old machines of nodes that are made elsewhere because their hypervisors do not answer.
+    """Remember the old machines of nodes that are made again elsewhere because their hypervisors do not answer.
 
     :raises HostError: OVN's northbound database does not answer, or refuses.
     """

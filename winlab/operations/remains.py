@@ -35,7 +35,7 @@ def clean(site: Site, hosts: Hypervisors, tell: Listener, lab: str = "") -> tupl
     """
     if not any(host.left for host in hosts):
         return hosts, []
-    recorded = site.left()  # again: another winlab may have removed it, and made the lab anew
+    recorded = site.left()  # again: another winlab may have removed it, and made the lab again
     removed: list[str] = []
     each = []
     for host in hosts:

@@ -248,7 +248,7 @@ def test_bugs_are_reported_without_a_traceback(
 ) -> None:
     from winlab.design.plan import make
 
-    def explode(*args: object) -> None:
+    def explode(*args: object, **more: object) -> None:
         raise RuntimeError("boom")
 
     monkeypatch.setattr(make, "make", explode)

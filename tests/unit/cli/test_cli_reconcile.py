@@ -26,7 +26,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, Any]]]:
     recorded.write(LabFolder("lab"), planning.make(Spec.load("1-2-1", rehearse=True), "lab", plans.TCG, Quiet()))
     made: list[tuple[int, dict[str, Any]]] = []
     monkeypatch.setattr(apply, "apply", lambda one, site, tell, **flags: made.append((len(one.plan.nodes), flags)))
-    monkeypatch.setattr(diff, "difference", lambda plan, site: Difference((CHANGE,), (Pending("node-2", "a", "b"),)))
+    monkeypatch.setattr(
+        diff, "difference", lambda plan, site, _rebuild="": Difference((CHANGE,), (Pending("node-2", "a", "b"),))
+    )
     return made
 
 
@@ -49,7 +51,7 @@ def test_diff_names_programs_that_the_user_pushed(
 ) -> None:
     """ux N8: they stay, and do not count as a difference."""
     own = Pushed("kubelet.exe", "c03ecf60" + "0" * 56, "2026-11-26 12:54 UTC")
-    monkeypatch.setattr(diff, "difference", lambda plan, site: Difference((), pushed=(("node-1", own),)))
+    monkeypatch.setattr(diff, "difference", lambda plan, site, _rebuild="": Difference((), pushed=(("node-1", own),)))
     assert winlab(monkeypatch, "diff") == 0
     shown = capsys.readouterr().out
     assert "node-1: kubelet.exe is your own build (c03ecf600000...), pushed at 2026-11-26 12:54 UTC.\n" in shown
@@ -66,7 +68,7 @@ def test_diff_as_a_table_and_without_differences(
     shown = capsys.readouterr().out
     assert "node node-1: memory" in shown
     assert "next start" in shown
-    monkeypatch.setattr(diff, "difference", lambda plan, site: Difference(()))
+    monkeypatch.setattr(diff, "difference", lambda plan, site, _rebuild="": Difference(()))
     assert winlab(monkeypatch, "diff") == 0
     assert "as planned" in capsys.readouterr().out
 

@@ -229,7 +229,7 @@ def test_a_second_destroy_reports_what_was_left(removable: World, removed: list[
     assert destroy.destroy("lab", removable, ignore) == ["domain winlab-lab.node-2"]
 
 
-def test_only_the_node_that_was_made_elsewhere_is_removed(removable: World, removed: list[str]) -> None:
+def test_only_the_node_that_was_made_again_elsewhere_is_removed(removable: World, removed: list[str]) -> None:
     remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-1",)))
     remains.remember(removable, Left(hypervisor=SECOND, lab="lab", nodes=("node-2",)))
     removable.has(SPLIT, "controller-1", "node-2")

@@ -15,7 +15,7 @@ from winlab.adapters.registered import MOST, NAME, PREFIX, Registered
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import WinlabError
 
-MOST_BELOW = 1000  # records that are no hypervisors
+MOST_BELOW = 1000  # records besides the hypervisors
 
 DRAINED = f"{PREFIX}drained:"  # of the key of one that takes no new nodes; no hypervisor's name has a colon
 
