@@ -7,6 +7,8 @@ import pytest
 
 from winlab.design import spec
 from winlab.design.plan import copied, make
+from winlab.design.plan.facts import HYPERVISOR, MachineFacts
+from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, UsageError
 
 
@@ -53,3 +55,16 @@ def test_a_lab_is_not_put_back_to_another_one() -> None:
         copied.plan_again(one, two)
     with pytest.raises(ConflictError, match="'three' is not a copy"):
         copied.plan_again(one, copied.plan_of(two, "three", 7))
+
+
+def test_a_copy_says_which_of_its_nodes_are_elsewhere_and_keeps_them_there() -> None:
+    wanted = spec.load("1-2-1", ())
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    far = MachineFacts(chassis="far")
+    copy = copied.plan_of(origin, "two", 7, {"node-2": Placement("far", "why")}, {"far": far})
+    assert {node.name: node.hypervisor for node in copy.nodes} == {
+        "controller-1": HYPERVISOR, "node-1": HYPERVISOR, "node-2": "far",
+    }  # fmt: skip
+    assert copy.placed == dict.fromkeys(["controller-1", "node-1"], "beside the disks of 'one'") | {"node-2": "why"}
+    assert copy.hypervisors == {HYPERVISOR: origin.host.machine, "far": far}
+    assert copied.plan_again(origin, copy) == copy
