@@ -12,6 +12,9 @@ from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, UsageError
 
 
+FAR = {"far": MachineFacts(chassis="far")}
+
+
 @pytest.mark.parametrize("source", ["1-1-1", "3-2-1", "mixed", "1-0-1"])
 @pytest.mark.parametrize("given", [(), ("network.reach=all",), ("network.reach=labs", "addons.metrics-server={}")])
 def test_it_equals_the_plan_of_a_lab_that_keeps_the_origin_s_identity(source: str, given: tuple[str, ...]) -> None:
@@ -60,11 +63,23 @@ def test_a_lab_is_not_put_back_to_another_one() -> None:
 def test_a_copy_says_which_of_its_nodes_are_elsewhere_and_keeps_them_there() -> None:
     wanted = spec.load("1-2-1", ())
     origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
-    far = MachineFacts(chassis="far")
-    copy = copied.plan_of(origin, "two", 7, {"node-2": Placement("far", "why")}, {"far": far})
+    copy = copied.plan_of(origin, "two", 7, {"node-2": Placement("far", "why")}, FAR)
     assert {node.name: node.hypervisor for node in copy.nodes} == {
         "controller-1": HYPERVISOR, "node-1": HYPERVISOR, "node-2": "far",
     }  # fmt: skip
     assert copy.placed == dict.fromkeys(["controller-1", "node-1"], "beside the disks of 'one'") | {"node-2": "why"}
-    assert copy.hypervisors == {HYPERVISOR: origin.host.machine, "far": far}
+    assert copy.hypervisors == {HYPERVISOR: origin.host.machine, **FAR}
     assert copied.plan_again(origin, copy) == copy
+
+
+def test_its_spec_says_nothing_about_hypervisors_that_it_does_not_keep() -> None:
+    pins = ["controllers.hypervisor=near", "workers.apart=true", "hypervisors=2"]
+    wanted = spec.load("1-2-2", pins)
+    plan = plans.make(plans.KVM, "1-2-1")
+    copy = copied.plan_of(plan, "two", 7, {node.name: Placement("far", "why") for node in plan.nodes}, FAR)
+    got = copied.placed_spec(wanted, copy)
+    assert (got.controllers.hypervisor, [pool.apart for pool in got.workers], got.hypervisors) == (None, [False], 2)
+    split = copied.plan_of(plan, "two", 7, {"node-2": Placement("far", "why")}, FAR)
+    pinned = wanted.model_copy(update={"controllers": wanted.controllers.model_copy(update={"hypervisor": HYPERVISOR})})
+    assert copied.placed_spec(pinned, split) is pinned
+    assert copied.placed_spec(spec.load("1-2-1", ()), split).hypervisors == 2
