@@ -11,7 +11,6 @@ from winlab.design.plan.facts import HYPERVISOR, MachineFacts
 from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, UsageError
 
-
 FAR = {"far": MachineFacts(chassis="far")}
 
 
