@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from winlab import settings
+from winlab.adapters.remote import Remote
+from winlab.errors import WinlabError
 from winlab.host import checks_services, daemons, hook_program, memory_hook, teardown
 from winlab.host.changes import Record
 from winlab.host.check import Host, Status
@@ -304,6 +306,51 @@ def test_doctor_says_how_clones_get_their_memory(installing: Installing, monkeyp
     assert row().endswith("are on different file systems")
     monkeypatch.setattr(memory_hook, "PYTHON", installing.path / "none")
     assert row().endswith("is missing")
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Remote:
+    """Another host: its shell is this one's."""
+
+    def call(self: Remote, script: str) -> str:
+        program = tmp_path / "look"
+        program.write_text(f"#!/bin/sh\n{script}")
+        program.chmod(0o755)
+        return run([program]).stdout
+
+    monkeypatch.setattr(Remote, "call", call)
+    return Remote("host2")
+
+
+def test_another_host_is_asked_by_its_shell(
+    installing: Installing, there: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = memory_hook.LOOK.replace("/var/lib/winlab/pool", str(installing.pool))
+    look = look.replace("/etc/libvirt/hooks/qemu.d/winlab", str(installing.hook))
+    monkeypatch.setattr(memory_hook, "LOOK", look)
+    assert "can't be read" in memory_hook.trouble_on(there)
+    installing.ensure()
+    assert memory_hook.trouble_on(there) == ""
+    installing.hook.chmod(0o644)
+    assert "is not the one of this winlab" in memory_hook.trouble_on(there)
+    installing.hook.chmod(0o755)
+    installing.hook.write_text(installing.hook.read_text() + "# older\n")
+    assert "is not the one of this winlab" in memory_hook.trouble_on(there)
+    installing.path.with_name("qemu.conf").write_text('memory_backing_dir = "/proc"\n')
+    installing.ensure()
+    assert memory_hook.trouble_on(there).endswith("are on different file systems")
+    installing.hook.write_text("#!/bin/sh\n")
+    assert "did not write" in memory_hook.trouble_on(there)
+
+
+def test_a_host_that_can_not_be_asked_has_no_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Remote, _: str) -> str:
+        raise WinlabError("ssh can't connect.", why="No route to host")
+
+    monkeypatch.setattr(Remote, "call", fail)
+    assert "can't be read: No route to host" in memory_hook.trouble_on(Remote("host2"))
+    monkeypatch.setattr(Remote, "call", lambda *_: "one line")
+    assert "can't be read" in memory_hook.trouble_on(Remote("host2"))
 
 
 def test_a_file_system_is_that_of_the_nearest_folder_that_can_be_seen(tmp_path: Path) -> None:

@@ -27,9 +27,7 @@ from winlab.events import Event, Note, ignore
 from winlab.operations import absent, carry_out, destroy, diff, elsewhere, look, making, recorded, remains
 from winlab.operations.carry_out import Job
 from winlab.operations.planning import Proposal
-from winlab.operations.snapshot import compatible
 from winlab.operations.snapshot import delete as deletion
-from winlab.snapshots import Id
 from winlab.steps.power import clock
 
 SECOND = "hypervisor-2"
@@ -309,20 +307,6 @@ def test_destroy_of_a_lab_that_has_nothing_there_succeeds(removable: World) -> N
 def test_snapshots_of_copies_that_may_be_there_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("winlab.snapshots.ids", lambda: pytest.fail("it looked"))
     deletion.tidy("lab", world.each, ignore)
-
-
-def test_a_snapshot_with_machines_there_is_not_deleted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("winlab.snapshots.read", lambda _: SimpleNamespace(plan=SPLIT))
-    monkeypatch.setattr("winlab.snapshots.forget", lambda _: pytest.fail("it was forgotten"))
-    with pytest.raises(HostError, match=f"'{SECOND}' does not answer"):
-        deletion.delete(Id("lab", "one"), world, ignore)
-
-
-def test_a_lab_on_several_hypervisors_is_not_saved() -> None:
-    hosts = replace(sites.FakeSite(sites.hypervisor(), sites.hypervisor(name=SECOND)).each)
-    with pytest.raises(WinlabError, match="its machines are on 2 hypervisors"):
-        compatible.require_one(SPLIT, hosts)
-    assert compatible.require_one(WHOLE, hosts).name == "hypervisor-1"
 
 
 def test_golden_images_are_made_on_the_first_hypervisor(world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from winlab.design.plan import addresses
 from winlab.design.plan.cluster import API_PORT
@@ -15,7 +16,9 @@ from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.make import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan
 from winlab.design.plan.placement import RECORDED, Placement
+from winlab.design.spec.hosts import Group
 from winlab.design.spec.model import Spec
+from winlab.design.spec.pools import LINUX_POOL
 from winlab.errors import ConflictError, UsageError
 
 
@@ -23,6 +26,25 @@ def spec_of(spec: Spec, block: int) -> Spec:
     """The origin's spec, with the block of external addresses that the copy has."""
     network = spec.network.model_copy(update={"floating_block": block})
     return spec.model_copy(update={"network": network})
+
+
+def placed_spec(spec: Spec, plan: Plan) -> Spec:
+    """The spec of a copy without what it says about hypervisors and its plan does not keep."""
+
+    def given(group: Group, pool: str) -> dict[str, Any]:
+        there = [node.hypervisor for node in plan.nodes if node.pool == pool]
+        is_elsewhere = group.hypervisor is not None and any(one != group.hypervisor for one in there)
+        together = group.apart and len({*there}) < len(there)
+        return {**({"hypervisor": None} if is_elsewhere else {}), **({"apart": False} if together else {})}
+
+    controllers = spec.controllers.model_copy(update=given(spec.controllers, ""))
+    workers = tuple(pool.model_copy(update=given(pool, pool.name)) for pool in spec.workers)
+    linux = spec.linux_workers.model_copy(update=given(spec.linux_workers, LINUX_POOL))
+    changed = {"controllers": controllers, "workers": workers, "linux_workers": linux}
+    changed = {name: value for name, value in changed.items() if value != getattr(spec, name)}
+    if (used := len(plan.hypervisors)) > spec.hypervisors:
+        changed["hypervisors"] = used
+    return spec.model_copy(update=changed) if changed else spec
 
 
 def plan_of(

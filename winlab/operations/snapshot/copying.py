@@ -239,7 +239,7 @@ class _Copying:
     def _write_folder(self, folder: LabFolder) -> None:
         """Give the lab the credentials and the record that it had."""
         snapshot, plan = self._snapshot, self._plan
-        spec = snapshot.restored_spec()
+        spec = copied.placed_spec(snapshot.restored_spec(), plan)
         if plan.lab != snapshot.lab:
             (block,) = addresses.blocks(plan.network.external_cidr, [plan.network.router_external])
             spec = copied.spec_of(spec, block)

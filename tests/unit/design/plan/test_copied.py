@@ -7,7 +7,11 @@ import pytest
 
 from winlab.design import spec
 from winlab.design.plan import copied, make
+from winlab.design.plan.facts import HYPERVISOR, MachineFacts
+from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, UsageError
+
+FAR = {"far": MachineFacts(chassis="far")}
 
 
 @pytest.mark.parametrize("source", ["1-1-1", "3-2-1", "mixed", "1-0-1"])
@@ -53,3 +57,28 @@ def test_a_lab_is_not_put_back_to_another_one() -> None:
         copied.plan_again(one, two)
     with pytest.raises(ConflictError, match="'three' is not a copy"):
         copied.plan_again(one, copied.plan_of(two, "three", 7))
+
+
+def test_a_copy_says_which_of_its_nodes_are_elsewhere_and_keeps_them_there() -> None:
+    wanted = spec.load("1-2-1", ())
+    origin = make.make(wanted, "one", plans.KVM, plans.stock(wanted))
+    copy = copied.plan_of(origin, "two", 7, {"node-2": Placement("far", "why")}, FAR)
+    assert {node.name: node.hypervisor for node in copy.nodes} == {
+        "controller-1": HYPERVISOR, "node-1": HYPERVISOR, "node-2": "far",
+    }  # fmt: skip
+    assert copy.placed == dict.fromkeys(["controller-1", "node-1"], "beside the disks of 'one'") | {"node-2": "why"}
+    assert copy.hypervisors == {HYPERVISOR: origin.host.machine, **FAR}
+    assert copied.plan_again(origin, copy) == copy
+
+
+def test_its_spec_says_nothing_about_hypervisors_that_it_does_not_keep() -> None:
+    pins = ["controllers.hypervisor=near", "workers.apart=true", "hypervisors=2"]
+    wanted = spec.load("1-2-2", pins)
+    plan = plans.make(plans.KVM, "1-2-1")
+    copy = copied.plan_of(plan, "two", 7, {node.name: Placement("far", "why") for node in plan.nodes}, FAR)
+    got = copied.placed_spec(wanted, copy)
+    assert (got.controllers.hypervisor, [pool.apart for pool in got.workers], got.hypervisors) == (None, [False], 2)
+    split = copied.plan_of(plan, "two", 7, {"node-2": Placement("far", "why")}, FAR)
+    pinned = wanted.model_copy(update={"controllers": wanted.controllers.model_copy(update={"hypervisor": HYPERVISOR})})
+    assert copied.placed_spec(pinned, split) is pinned
+    assert copied.placed_spec(spec.load("1-2-1", ()), split).hypervisors == 2

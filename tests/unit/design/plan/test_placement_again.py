@@ -131,6 +131,15 @@ def test_a_lab_keeps_its_mtu() -> None:
         plan("1-2-2", at=hosts(8, 20), standing=(alone,))
 
 
+def test_a_copy_of_another_site_s_lab_keeps_the_mtu_that_its_guests_have() -> None:
+    """It is on one hypervisor, and its plan has no others: it was imported."""
+    origin = plan("1-1-2", at=hosts(20, 20))
+    nodes = tuple(node.model_copy(update={"hypervisor": "hypervisor-1"}) for node in origin.nodes)
+    copy = copied.plan_of(origin.model_copy(update={"nodes": nodes, "hosts": {}, "placed": {}}), "lab", 7)
+    again = plan("1-1-1", "network.floating_block=7", at=(), standing=(copy,))
+    assert (copy.network.mtu, again.network.mtu) == (1442, 1442)
+
+
 def test_a_lab_keeps_its_mtu_when_its_last_nodes_elsewhere_are_removed() -> None:
     first = plan("1-1-2", "workers.hypervisor=hypervisor-2", at=hosts(20, 20))
     less = plan("1-0-1", at=hosts(20, 20), standing=(first,))
