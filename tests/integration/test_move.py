@@ -5,6 +5,7 @@ The hosts are namespaces (tests/hosts); the node is a real Debian 13 without Kub
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess  # noqa: TID251 - captures what the LANs carry, pings, and kills a move
@@ -126,7 +127,7 @@ def captured(lab: Lab, folder: Path) -> Iterator[None]:
 @contextmanager
 def pinged(lab: Lab) -> Iterator[None]:
     """Ping the node from its first host, and print its longest silence."""
-    words = lab.first.words("ping", "-n", "-D", "-i", "0.1", lab.node()["floating"])
+    words = lab.first.words("ping", "-n", "-D", "-i", "0.1", lab.node()["external"])
     ping = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         yield
@@ -135,7 +136,7 @@ def pinged(lab: Lab) -> Iterator[None]:
         said = ping.communicate()[0]
     times = [float(text) for text in re.findall(r"^\[([0-9.]+)\] .* bytes from", said, re.M)]
     assert times
-    gaps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     print(f"the longest silence was {max(gaps):.1f} s, {said.count('DUP!')} answers came twice")
 
 
