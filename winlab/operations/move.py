@@ -13,7 +13,6 @@ from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import moved
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
-from winlab.design.plan.model import NodePlan
 from winlab.design.spec.sizes import human
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
@@ -174,7 +173,10 @@ class _Moving:
         return self._under.hypervisors.machines(self._lab)
 
     def _on(self, name: str) -> Hypervisor:
-        return self._under.hypervisors.on(_at(self._node, name))
+        for silent in self._under.hypervisors.silent:
+            if silent.is_maybe(name):
+                raise silent.refusal(f"and '{self._name}' is to move from '{self._source_name}' to '{self._host}'")
+        return self._under.hypervisors.on(self._node.model_copy(update={"hypervisor": name}))
 
     def _facts(self, name: str) -> HostFacts:
         """What ``winlab host setup`` recorded on a host, as it is now."""
@@ -182,10 +184,6 @@ class _Moving:
         if name == HYPERVISOR or remote is None:
             return self._under.site.host_facts
         return host_facts.read_facts_of(remote)
-
-
-def _at(node: NodePlan, host: str) -> NodePlan:
-    return node.model_copy(update={"hypervisor": host})
 
 
 def _require_room(move: Move, found: moves.Parts, *, runs: bool) -> None:
