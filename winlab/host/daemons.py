@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
+from winlab.host import databases_program
 from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
 from winlab.run import find, run
@@ -134,6 +136,12 @@ def relay_up() -> bool:
     return running(program.PID, "ovsdb-server") is not None
 
 
+# Databases on three hosts; northd then does not start them.
+_CLUSTERED = (
+    f"if [ -x {databases_program.PROGRAM} ]; then "
+    f"for one in nb sb; do {databases_program.PROGRAM} $one --detach --monitor || exit; done; fi"
+)
+
 DAEMONS = {
     "virtlogd": Daemon(
         "virtlogd", "virtlogd", _virtlogd_up, ("virtlogd", "-d"), pidfile=Path("/run/virtlogd.pid"), program="virtlogd"
@@ -154,8 +162,8 @@ DAEMONS = {
         "northd",
         str(OVN_CTL),
         northd_up,
-        ("sh", "-c", f"umask {GROUP_UMASK} && exec {OVN_CTL} start_northd"),
-        stop=(str(OVN_CTL), "stop_northd"),
+        ("sh", "-c", f"umask {GROUP_UMASK} && {_CLUSTERED} && exec {OVN_CTL} start_northd"),
+        stop=("sh", "-c", f"{OVN_CTL} stop_northd; {OVN_CTL} stop_ovsdb"),
     ),
     "controller": Daemon(
         "controller",
@@ -305,6 +313,36 @@ def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
             wait_until(lambda: not program_of(pid), 15)
     del record.changes.daemons[name]
     record.save()
+
+
+@contextmanager
+def halted(service: str, record: Record, progress: Progress) -> Iterator[None]:
+    """Stop a service for the length of a with-block. It runs afterwards, also if it did not before.
+
+    :raises HostError: it does not start.
+    """
+    was, before = is_up(service), record.changes.model_copy(deep=True)
+    if has_systemd():
+        _stop_units(list(pick_units(service, lambda unit: _unit_state("cat", unit))), progress)
+    else:
+        for name in reversed(SERVICES[service]):
+            if (stop := DAEMONS[name].stop) is not None:
+                run(stop, check=False, timeout=60)
+    try:
+        yield
+    finally:
+        ensure(service, record, progress)
+        if was:  # whoever started it before, teardown treats it as before
+            record.changes = before
+            record.save()
+
+
+def restart_northd() -> None:
+    """Have ovn-northd read its arguments again, if it runs."""
+    if has_systemd():
+        run(["systemctl", "try-restart", "ovn-northd.service"], check=False, timeout=60)
+    elif northd_up():
+        run([str(OVN_CTL), "restart_northd"], timeout=60)
 
 
 def _stop_units(units: list[str], progress: Progress) -> None:

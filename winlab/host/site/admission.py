@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import sys
 
+from cryptography import x509
+
 from winlab import files, settings
 from winlab.adapters.registered import PREFIX
 from winlab.design.plan.facts import HostFacts, SiteFacts
@@ -16,9 +18,8 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, messages, own_facts, relay, tunnels
+from winlab.host.site import certificates, databases, messages, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Request
-from winlab.run import run
 
 PROGRAM = settings.HOST_FILE.with_name("admit")
 ENCAPS = ("--format=json", "--columns=chassis_name,ip", "list", "Encap")
@@ -88,22 +89,27 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     known = known.model_copy(update={"southbound": relay.southbound(address)}).with_tunnels(
         {known.chassis: mtu, request.chassis: request.tunnel_mtu}
     )
+    hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
+    known = known.model_copy(update={"databases": hosts})
     facts.write_facts(known)
+    databases.form(known, record, progress)
     progress.say(f"admitting {request.chassis}")
+    authority = relay.ensure_authority(known.chassis, record, progress)
+    chosen = request.chassis in hosts  # then it has a relay, too
     return Answer(
         chassis=known.chassis,
-        certificate=_signed(request, relay.ensure_authority(known.chassis, record, progress)),
+        certificate=_signed(request, certificates.BOTH if chosen else certificates.CONNECTS, authority),
         authority=relay.text(program.AUTHORITY),
-        southbound=known.southbound,
+        southbound=relay.southbound(*dict.fromkeys([address, *hosts.values()])),
+        databases=databases.grant(known, request.chassis, request.databases, record) if chosen else None,
         tunnel_address=own,
         facts=SiteFacts(**known.site.model_dump()),
     )
 
 
-def _signed(request: Request, authority: certificates.Pair) -> str:
+def _signed(request: Request, use: x509.ExtendedKeyUsage, authority: certificates.Pair) -> str:
     try:
-        address = str(request.tunnel_address)
-        return certificates.sign(request.request, request.chassis, address, certificates.CONNECTS, authority)
+        return certificates.sign(request.request, request.chassis, str(request.tunnel_address), use, authority)
     except ValueError as error:
         raise UsageError("The request for a certificate can't be used.", why=str(error)) from error
 
@@ -130,7 +136,7 @@ def _check(request: Request, known: HostFacts) -> None:
 
 def encaps() -> list[dict[str, object]]:
     """The tunnels of all chassis that OVN knows: ``chassis_name`` and ``ip``."""
-    return fabric.rows(run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", *ENCAPS], timeout=40))
+    return fabric.rows(fabric.sbctl(*ENCAPS))
 
 
 def others(own: str) -> list[str]:
@@ -170,7 +176,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     daemons.stop("relay", record, progress)  # first: their controllers would make their rows again
     for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
-        run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
+        fabric.sbctl("chassis-del", chassis, check=False)
 
 
 def forget_hypervisors(progress: Progress) -> None:

@@ -1,7 +1,7 @@
 """The hosts' certificates: a site's own authority, and what it signs. All are X.509 v3 with P-256 keys, as PEM text.
 
 A certificate's name is the host's chassis, because OVN's roles compare it with the rows that a controller changes. The
-relay's certificate can only serve, and the others only connect. Controllers check who signed a server's certificate,
+relay's certificate can serve, and those of hosts without a relay only connect. Controllers check who signed a server's certificate,
 not whose it is, so otherwise any host could take the relay's place.
 """
 
@@ -22,8 +22,9 @@ VALID = datetime.timedelta(days=365)
 AUTHORITY_VALID = datetime.timedelta(days=3650)
 EARLIER = datetime.timedelta(days=1)  # hosts' clocks differ
 
-SERVES = ExtendedKeyUsageOID.SERVER_AUTH
-CONNECTS = ExtendedKeyUsageOID.CLIENT_AUTH
+SERVES = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+CONNECTS = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+BOTH = x509.ExtendedKeyUsage([*SERVES, *CONNECTS])
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,14 @@ def make_key() -> str:
     return _key_text(ec.generate_private_key(ec.SECP256R1()))
 
 
-def make_authority(chassis: str) -> Pair:
-    """The authority of a site whose first host is *chassis*."""
+def make_authority(chassis: str, of: str = "hosts") -> Pair:
+    """The authority of a site whose first host is *chassis*.
+
+    :param of: whose certificates it signs.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     # RFC 5280 has at most 64 characters in a name
-    name = _name(f"winlab hosts of {chassis}"[:64])
+    name = _name(f"winlab {of} of {chassis}"[:64])
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     certificate = (
         _builder(name, name, key.public_key(), AUTHORITY_VALID)
@@ -66,10 +70,10 @@ def make_request(chassis: str, key: str) -> str:
     )
 
 
-def sign(request: str, chassis: str, address: str, use: x509.ObjectIdentifier, authority: Pair) -> str:
+def sign(request: str, chassis: str, address: str, use: x509.ExtendedKeyUsage, authority: Pair) -> str:
     """A certificate for the key of a request. Nothing else in the request counts.
 
-    :param use: ``SERVES`` or ``CONNECTS``.
+    :param use: ``SERVES``, ``CONNECTS`` or ``BOTH``.
     :raises ValueError: it is not a request, its signature is wrong, or its key is not P-256.
     """
     asked = x509.load_pem_x509_csr(request.encode())
@@ -85,7 +89,7 @@ def sign(request: str, chassis: str, address: str, use: x509.ObjectIdentifier, a
         _builder(_name(chassis), issuer.subject, public, VALID)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
-        .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+        .add_extension(use, critical=False)
         .add_extension(names, critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())

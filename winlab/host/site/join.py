@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric
+from winlab.host import databases_program
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, messages, relay, tunnels
-from winlab.host.site.messages import Answer, Request
+from winlab.host.site.messages import Answer, Candidate, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
 # ssh also takes options and host names of its configuration here; an option would let it run anything
@@ -86,8 +88,10 @@ def check(known: HostFacts) -> None:
         )
 
 
-def join(site: str, address: str, known: HostFacts, record: Record, progress: Progress) -> HostFacts:
-    """Have the first host admit this one, and connect the controller; returns the facts, not yet written.
+def join(
+    site: str, address: str, known: HostFacts, record: Record, progress: Progress
+) -> tuple[HostFacts, Mapping[str, str]]:
+    """Have the first host admit this one; returns the facts, not yet written, and the ids of the databases' clusters.
 
     :param address: of this host's tunnels; empty: the one that it reaches the first host by.
     :param known: the facts of this host.
@@ -95,18 +99,21 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     :raises HostError: the first host can't be reached or refuses, or the controller does not connect.
     """
     destination = Destination.parse(site)
-    own = address or tunnels.recorded() or tunnels.towards(_resolve(destination))
+    towards = tunnels.towards(_resolve(destination))
+    own = address or tunnels.recorded() or towards
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     record.add("folders", str(program.FOLDER))
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
     program.FOLDER.chmod(0o700)
     key = relay.text(program.KEY) or certificates.make_key()
+    databases_key = relay.text(databases_program.KEY) or certificates.make_key()
     request = Request(
         chassis=known.chassis,
         request=certificates.make_request(known.chassis, key),
         tunnel_address=own,
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
+        databases=Candidate(request=certificates.make_request(known.chassis, databases_key), address=towards),
     )
     progress.say(f"asking {destination.target} to admit this host")
     answer = messages.read(Answer, ask(destination, request), destination.target)
@@ -118,9 +125,25 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         (program.CERTIFICATE, answer.certificate),
     ):
         relay.write(path, content, record)
-    return known.model_copy(
-        update={**answer.facts.model_dump(), "joined": site, "southbound": answer.southbound, "recorded": True}
+    hosts: dict[str, str] = {}
+    if given := answer.databases:
+        hosts = {name: str(where) for name, where in given.hosts.items()}
+        for path, content in (
+            (databases_program.KEY, databases_key),
+            (databases_program.AUTHORITY, given.authority),
+            (databases_program.CERTIFICATE, given.certificate),
+        ):
+            relay.write(path, content, record)
+    known = known.model_copy(
+        update={
+            **answer.facts.model_dump(),
+            "joined": site,
+            "southbound": answer.southbound,
+            "databases": hosts,
+            "recorded": True,
+        }
     )
+    return known, given.clusters if given else {}
 
 
 def _resolve(destination: Destination) -> str:
@@ -191,6 +214,8 @@ def ensure_controller(known: HostFacts, record: Record, progress: Progress) -> N
         record.mark("ssl")
         fabric.vsctl("set-ssl", *files)
     fabric.ensure_ids(known.datapath, record, progress, known.southbound)
+    if fabric.ovs_ids()["ovn-remote"] != known.southbound:  # the site's databases are on other hosts now
+        fabric.set_id("ovn-remote", known.southbound, record)
     probe = "ovn-remote-probe-interval"
     if probe not in fabric.ovs_ids():
         fabric.set_id(probe, str(PROBE_MS), record)

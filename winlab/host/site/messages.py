@@ -20,6 +20,32 @@ Pem = Annotated[
 Mtu = Annotated[int, Field(ge=LEAST_MTU, le=LARGEST_MTU)]
 
 
+class Candidate(BaseModel):
+    """What a host needs to have OVN's databases, if the site has enough hosts: a request for another certificate.
+
+    ``address`` is where the other hosts with databases reach it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: Pem
+    address: IPv4Address
+
+
+class Databases(BaseModel):
+    """What a host gets that shall have OVN's databases.
+
+    ``hosts`` are all such hosts by chassis, and ``clusters`` the ids of the clusters; empty while one host has them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    authority: Pem
+    certificate: Pem
+    hosts: dict[Chassis, IPv4Address] = Field(min_length=2, max_length=3)
+    clusters: dict[Literal["nb", "sb"], str] = {}
+
+
 class Request(BaseModel):
     """Of a host that joins.
 
@@ -35,10 +61,14 @@ class Request(BaseModel):
     tunnel_address: IPv4Address
     tunnel_mtu: Mtu
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    databases: Candidate
 
 
 class Answer(BaseModel):
-    """Of the first host. ``southbound`` is where controllers connect to, and ``chassis`` the first host's own."""
+    """Of the first host. ``southbound`` is where controllers connect to, and ``chassis`` the first host's own.
+
+    ``databases`` is for a host that shall have OVN's databases, too.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +76,8 @@ class Answer(BaseModel):
     chassis: Chassis
     certificate: Pem
     authority: Pem
-    southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}$")
+    southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}(,ssl:[0-9.]{7,15}:[0-9]{1,5}){0,2}$")
+    databases: Databases | None = None
     tunnel_address: IPv4Address
     facts: SiteFacts
 
