@@ -7,7 +7,7 @@ the files, sockets and process ids that ovn-ctl gives them. Nothing of this is t
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ esac
 """
 
 
-def northd_text(others: Iterable[str]) -> str:
+def northd_text(others: Sequence[str]) -> str:
     """The arguments of ovn-northd, which connects to the leader of each database, whichever host that is on.
 
     :param others: the addresses of the other hosts with databases.

@@ -177,6 +177,8 @@ def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: P
         known = _join(known, wanted, record, progress)
     elif wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
+    else:
+        known = databases.refresh(known)
     if databases.are_here():
         databases.ensure(known, record, progress)
         relay.run_at(databases.address_of(known), record, progress)

@@ -94,7 +94,7 @@ class _Record(BaseModel):
     databases: dict[str, str] = Field(
         default_factory=dict,
         exclude_if=lambda value: not value,
-        description="the addresses of the hosts that have OVN's databases, or wait for them, by chassis; none: one host",
+        description="addresses of the hosts that have OVN's databases, or wait for them, by chassis; none: one host",
     )
     tunnel_mtus: dict[str, int] = Field(
         default_factory=dict,

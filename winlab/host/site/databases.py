@@ -12,13 +12,14 @@ import re
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from winlab import files
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, ovn_sockets, units
+from winlab.host import daemons, fabric, ovn_sockets, relay_program, units
 from winlab.host import databases_program as program
 from winlab.host.changes import Record
 from winlab.host.databases_program import DATABASES, Database
@@ -28,6 +29,8 @@ from winlab.host.site.messages import Candidate, Databases
 from winlab.run import run
 
 MOST = 3  # hosts with databases
+KEY = "winlab-databases"  # of SB_Global's external_ids
+CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 AUTHORITY_KEY = program.AUTHORITY.with_name("databases-ca-key.pem")
 PATIENCE = 30  # seconds until a cluster has a leader
 _SERVER = re.compile(r"^ +[0-9a-f]{4} \([0-9a-f]{4} at ssl:([0-9.]+):\d+\)(.*)$", re.MULTILINE)
@@ -188,7 +191,7 @@ def write_programs(known: HostFacts, record: Record) -> None:
     """Write what starts this host's servers and northd as parts of a cluster."""
     own = address_of(known)
     wanted = {program.PROGRAM: (program.text(own), 0o700)}
-    wanted[program.NORTHD] = (program.northd_text(a for a in known.databases.values() if a != own), 0o644)
+    wanted[program.NORTHD] = (program.northd_text([one for one in known.databases.values() if one != own]), 0o644)
     if daemons.has_systemd():
         wanted[units.TMPFILES] = (units.tmpfiles_text(), 0o644)
         wanted |= {one.drop_in: (program.drop_in_text(one.short), 0o644) for one in DATABASES}
@@ -204,7 +207,7 @@ def write_programs(known: HostFacts, record: Record) -> None:
 
 
 def form(known: HostFacts, record: Record, progress: Progress) -> None:
-    """On the first host: make a cluster of its databases, if the other two hosts wait for it, or end one without others.
+    """On the first host: make a cluster of its databases, if the other two hosts wait for it; end one without others.
 
     A copy of each database as it was is kept beside it.
     """
@@ -232,6 +235,40 @@ def form(known: HostFacts, record: Record, progress: Progress) -> None:
             cure="See their logs on all three hosts, and 'sudo winlab doctor'.",
             evidence="/var/log/ovn",
         )
+    publish(known)
+
+
+def publish(known: HostFacts) -> None:
+    """Write which hosts have the databases into the southbound one, where every host of the site can read it."""
+    text = ",".join(f"{chassis}={address}" for chassis, address in known.databases.items())
+    fabric.sbctl("set", "SB_Global", ".", f'external_ids:{KEY}="{text}"')
+
+
+def refresh(known: HostFacts) -> HostFacts:
+    """The facts of another host, with the hosts that have the databases now; unchanged if no relay can be reached."""
+    tls = ("-p", str(relay_program.KEY), "-c", str(relay_program.CERTIFICATE), "-C", str(relay_program.AUTHORITY))
+    words = ["ovn-sbctl", f"--db={known.southbound}", "--no-leader-only", "--timeout=5", *tls, "--if-exists"]
+    said = run([*words, "get", "SB_Global", ".", f"external_ids:{KEY}"], check=False, timeout=20)
+    try:
+        hosts = parse_hosts(said.stdout.strip().strip('"'))
+    except ValueError:
+        return known
+    if said.returncode != 0 or not hosts or are_here() != (known.chassis in hosts):
+        return known
+    first = relay.address_of(known.southbound)
+    relays = relay.southbound(*dict.fromkeys([first, *hosts.values()]))
+    return known.model_copy(update={"databases": hosts if are_here() else {}, "southbound": relays})
+
+
+def parse_hosts(text: str) -> dict[str, str]:
+    """Read what :func:`publish` writes.
+
+    :raises ValueError: it is something else.
+    """
+    pairs = dict(item.split("=") for item in text.split(",") if item)
+    if len(pairs) > MOST or not all(CHASSIS.fullmatch(chassis) for chassis in pairs):
+        raise ValueError(text)
+    return {chassis: str(IPv4Address(address)) for chassis, address in pairs.items()}
 
 
 def _members(one: Database) -> int:

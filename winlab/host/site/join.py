@@ -15,8 +15,7 @@ from winlab.adapters.remote import CAUTIOUS
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
-from winlab.host import daemons, fabric
-from winlab.host import databases_program
+from winlab.host import daemons, databases_program, fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, messages, relay, tunnels
