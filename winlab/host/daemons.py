@@ -315,6 +315,15 @@ def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
     record.save()
 
 
+def halt(service: str, progress: Progress) -> None:
+    """Stop a service, whoever started it."""
+    if has_systemd():
+        _stop_units(list(pick_units(service, lambda unit: _unit_state("cat", unit))), progress)
+    for name in reversed([] if has_systemd() else SERVICES[service]):
+        if (stop := DAEMONS[name].stop) is not None:
+            run(stop, check=False, timeout=60)
+
+
 @contextmanager
 def halted(service: str, record: Record, progress: Progress) -> Iterator[None]:
     """Stop a service for the length of a with-block. It runs afterwards, also if it did not before.
@@ -322,12 +331,7 @@ def halted(service: str, record: Record, progress: Progress) -> Iterator[None]:
     :raises HostError: it does not start.
     """
     was, before = is_up(service), record.changes.model_copy(deep=True)
-    if has_systemd():
-        _stop_units(list(pick_units(service, lambda unit: _unit_state("cat", unit))), progress)
-    else:
-        for name in reversed(SERVICES[service]):
-            if (stop := DAEMONS[name].stop) is not None:
-                run(stop, check=False, timeout=60)
+    halt(service, progress)
     try:
         yield
     finally:
@@ -373,11 +377,17 @@ def stop_again(services: list[str], before: Changes, record: Record, progress: P
     record.save()
 
 
+def is_ours(service: str, record: Record) -> bool:
+    """Whether setup started or enabled *service*."""
+    known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
+    return bool(known & {*SERVICES[service], *units_of(service)})
+
+
 def leave(service: str, record: Record) -> bool:
     """Remove *service* from the record, so that it keeps running; False if setup neither started nor enabled it."""
-    known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
+    ours = is_ours(service, record)
     _forget(service, record)
-    return bool(known & {*SERVICES[service], *units_of(service)})
+    return ours
 
 
 def _forget(service: str, record: Record) -> None:

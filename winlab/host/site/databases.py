@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -33,32 +34,31 @@ KEY = "winlab-databases"  # of SB_Global's external_ids
 CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 AUTHORITY_KEY = program.AUTHORITY.with_name("databases-ca-key.pem")
 PATIENCE = 30  # seconds until a cluster has a leader
-_SERVER = re.compile(r"^ +[0-9a-f]{4} \([0-9a-f]{4} at ssl:([0-9.]+):\d+\)(.*)$", re.MULTILINE)
-_FIELD = re.compile(r"^(Role|Leader): (.*)$", re.MULTILINE)
+_SERVER = re.compile(r"^ +([0-9a-f]{4}) \([0-9a-f]{4} at ssl:([0-9.]+):\d+\)(.*)$", re.MULTILINE)
+_LEADER = re.compile(r"^Leader: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the server of a database knows of its cluster: all members' addresses, and whether there is a leader.
+    """What the server of a database knows of its cluster: the addresses of all members, and of the leader.
 
-    ``behind`` are the members of whom the leader knows that they lack changes; only the leader knows.
+    There are no members while it waits for a cluster. ``behind`` are those that lack changes; only the leader knows.
     """
 
     members: tuple[str, ...]
-    has_leader: bool
-    leads: bool
+    leader: str = ""
     behind: tuple[str, ...] = ()
 
 
 def parse_status(text: str) -> Status:
     """Read what ``ovn-appctl cluster/status`` prints (ovsdb/raft.c of Open vSwitch)."""
-    fields = dict(_FIELD.findall(text))
     servers = _SERVER.findall(text)
-    leads = fields.get("Role") == "leader"
-    reached = {address: int(found[1]) for address, rest in servers if (found := re.search(r"match_index=(\d+)", rest))}
-    behind = [address for address, index in reached.items() if leads and index < max(reached.values())]
-    has_leader = fields.get("Leader", "unknown") != "unknown"
-    return Status(tuple(address for address, _ in servers), has_leader, leads, tuple(behind))
+    found = _LEADER.search(text)
+    leader = next((at for sid, at, rest in servers if found and found[1] == ("self" if "(self)" in rest else sid)), "")
+    # only a leader prints them
+    reached = {at: int(index[1]) for _, at, rest in servers if (index := re.search(r"match_index=(\d+)", rest))}
+    behind = tuple(at for at, index in reached.items() if index < max(reached.values()))
+    return Status(tuple(at for _, at, _ in servers), leader, behind)
 
 
 def status(one: Database) -> Status | None:
@@ -71,6 +71,11 @@ def status(one: Database) -> Status | None:
 def are_here() -> bool:
     """Whether this host's databases are part of a cluster, or wait for one."""
     return program.PROGRAM.exists()
+
+
+def is_clustered(one: Database) -> bool:
+    """Whether this host's copy of a database is one of a cluster, or waits for one."""
+    return run(["ovsdb-tool", "db-is-clustered", str(one.file)], check=False, timeout=20).returncode == 0
 
 
 def cluster_of(one: Database) -> str:
@@ -215,6 +220,8 @@ def form(known: HostFacts, record: Record, progress: Progress) -> None:
     waiting = [known.databases[name] for name in waiting]
     if are_here() and len(waiting) < MOST - 1 and all(_members(one) == 1 for one in DATABASES):
         bring_back(record, progress)  # the others have left
+    if are_here():
+        publish(known)
     if are_here() or len(waiting) < MOST - 1:
         return
     progress.say(f"OVN's databases will be on three hosts: here, and at {' and '.join(waiting)}")
@@ -306,7 +313,7 @@ def _is_stale(one: Database, cluster: str) -> bool:
 
     :param cluster: the id of the site's; empty: there is none yet.
     """
-    if not are_here() or not one.file.exists():
+    if not are_here() or not one.file.exists() or not is_clustered(one):
         return True
     if daemons.is_up("ovn-central") and status(one) is None:
         return True  # it was removed from the cluster
@@ -322,12 +329,12 @@ def leave(known: HostFacts, progress: Progress) -> None:
     own, first = known.databases.get(known.chassis, ""), relay.address_of(known.southbound)
     for one in DATABASES:
         seen = status(one)
-        if seen is None or not seen.has_leader:
+        if seen is None or not seen.leader:
             continue
         progress.say(f"leaving the cluster of {one.name}")
         for address in [address for address in seen.members if address not in {own, first}]:
             _appctl(one, "cluster/kick", one.member(address))
-            daemons.wait_until(lambda one=one, address=address: _is_gone(one, address), 20)
+            daemons.wait_until(partial(_is_gone, one, address), 20)
         _appctl(one, "cluster/leave")
         words = ["ovsdb-client", "-t", "20", "wait", one.socket, one.name, "removed"]
         run(words, check=False, timeout=40)
@@ -346,30 +353,40 @@ def drop(record: Record, progress: Progress) -> None:
     """Take this host's databases away, as on a host that is no longer to have them."""
     if not are_here():
         return
-    progress.say("OVN's databases are no longer on this host")
+    progress.say("removing OVN's databases from this host")
     daemons.stop("relay", record, progress)
-    with daemons.halted("ovn-central", record, progress):
-        for one in DATABASES:
-            one.file.unlink(missing_ok=True)
-        _remove_programs()
-    daemons.stop("ovn-central", record, progress)
+    daemons.halt("ovn-central", progress)
+    for one in DATABASES:
+        one.file.unlink(missing_ok=True)
+    _remove_programs()
+    if daemons.is_ours("ovn-central", record):
+        daemons.stop("ovn-central", record, progress)
+    else:  # of the distribution, which starts it at boot
+        daemons.ensure("ovn-central", record, progress)
 
 
-def bring_back(record: Record, progress: Progress, *, keep: bool = False) -> None:
+def bring_back(
+    record: Record, progress: Progress, *, keep: bool = False, texts: Mapping[Database, str] | None = None
+) -> None:
     """Have one server again, here, from this host's copies, whatever the others do. The copies are kept beside.
 
     :param keep: this is not the first host: it keeps listening, so that the first host can take the databases back.
+    :param texts: databases to take instead of the copies.
     """
     if not are_here():
         return
     progress.say("OVN's databases will be on this host alone")
     with daemons.halted("ovn-central", record, progress):
         for one in DATABASES:
-            if run(["ovsdb-tool", "db-is-clustered", str(one.file)], check=False, timeout=20).returncode == 0:
-                fresh = Path(f"{one.file}.alone")
-                fresh.unlink(missing_ok=True)
+            fresh = Path(f"{one.file}.alone")
+            fresh.unlink(missing_ok=True)
+            if texts:
+                files.write_atomic(fresh, texts[one], mode=0o640)
+            elif is_clustered(one):
                 run(["ovsdb-tool", "cluster-to-standalone", str(fresh), str(one.file)], timeout=60)
-                _replace(one.file, fresh, "cluster")
+            else:
+                continue  # an earlier attempt did it
+            _replace(one.file, fresh, "cluster")
         if not keep:
             _remove_programs()
 

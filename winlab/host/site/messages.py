@@ -43,7 +43,7 @@ class Databases(BaseModel):
     authority: Pem
     certificate: Pem
     hosts: dict[Chassis, IPv4Address] = Field(min_length=2, max_length=3)
-    clusters: dict[Literal["nb", "sb"], str] = {}
+    clusters: dict[str, str] = {}
 
 
 class Request(BaseModel):
