@@ -162,7 +162,7 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     if wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
     if known.southbound and usable:
-        databases.form(known, record, progress)
+        known = databases.form(known, record, progress)
         if mtu := tunnels.largest(tunnels.recorded(), known.datapath):
             known = known.with_tunnels({known.chassis: mtu}, {known.chassis, *admission.others(known.chassis)})
         ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)

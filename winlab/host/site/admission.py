@@ -92,7 +92,8 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
     known = known.model_copy(update={"databases": hosts})
     facts.write_facts(known)
-    databases.form(known, record, progress)
+    if databases.is_usable():
+        known = databases.form(known, record, progress)
     progress.say(f"admitting {request.chassis}")
     authority = relay.ensure_authority(known.chassis, record, progress)
     chosen = request.chassis in hosts  # then it has a relay, too

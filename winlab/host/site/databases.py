@@ -33,7 +33,7 @@ MOST = 3  # hosts with databases
 KEY = "winlab-databases"  # of SB_Global's external_ids
 CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 AUTHORITY_KEY = program.AUTHORITY.with_name("databases-ca-key.pem")
-PATIENCE = 30  # seconds until a cluster has a leader
+PATIENCE = 40  # seconds until a cluster has a leader
 _SERVER = re.compile(r"^ +([0-9a-f]{4}) \([0-9a-f]{4} at ssl:([0-9.]+):\d+\)(.*)$", re.MULTILINE)
 _LEADER = re.compile(r"^Leader: (.*)$", re.MULTILINE)
 
@@ -169,7 +169,10 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> bool:
     write_programs(known, record)
     ovn_sockets.ensure_folder(record, os.geteuid())
     daemons.ensure("ovn-central", record, progress)
-    if is_usable(PATIENCE if known.joined == "" else 5):
+    if known.joined and len(known.databases) < MOST and all(is_clustered(one) for one in DATABASES):
+        # it could become the active one, and then not reach a leader on a host that it does not know
+        run(["ovn-appctl", "--timeout=10", "-t", "ovn-northd", "pause"], check=False, timeout=20)
+    if is_usable(5 if known.joined else PATIENCE):
         return True
     progress.say("OVN's databases have no leader yet: most of the hosts that have them must be on")
     return False
@@ -207,23 +210,29 @@ def write_programs(known: HostFacts, record: Record) -> None:
             changed.add(path)
     if daemons.has_systemd() and changed:
         run(["systemctl", "daemon-reload"], timeout=60)
-    if changed == {program.NORTHD}:  # it reads them when it starts; monitored, or by systemd, it comes back
+    if changed == {program.NORTHD}:  # it reads them when it starts
         daemons.restart_northd()
 
 
-def form(known: HostFacts, record: Record, progress: Progress) -> None:
+def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
     """On the first host: make a cluster of its databases, if the other two hosts wait for it; end one without others.
 
     A copy of each database as it was is kept beside it.
+
+    :returns: the facts, with the hosts that have the databases, if they were lost.
     """
-    waiting = [name for name, address in known.databases.items() if name != known.chassis and listens(address)]
-    waiting = [known.databases[name] for name in waiting]
+    if are_here() and not known.databases:
+        text = fabric.sbctl("--if-exists", "get", "SB_Global", ".", f"external_ids:{KEY}").stdout
+        known = known.model_copy(update={"databases": parse_hosts(text.strip().strip('"'))})
+        write_programs(known, record)
+    own = address_of(known)
+    waiting = [address for address in known.databases.values() if address != own and listens(address)]
     if are_here() and len(waiting) < MOST - 1 and all(_members(one) == 1 for one in DATABASES):
         bring_back(record, progress)  # the others have left
     if are_here():
         publish(known)
     if are_here() or len(waiting) < MOST - 1:
-        return
+        return known
     progress.say(f"OVN's databases will be on three hosts: here, and at {' and '.join(waiting)}")
     ovn_sockets.ensure_folder(record, os.geteuid())
     renew(known, record, progress)
@@ -232,7 +241,7 @@ def form(known: HostFacts, record: Record, progress: Progress) -> None:
             fresh = Path(f"{one.file}.cluster")
             fresh.unlink(missing_ok=True)
             words = ["ovsdb-tool", f"--election-timer={program.ELECTION_MS}", "create-cluster", str(fresh)]
-            run([*words, str(one.file), one.member(address_of(known))], timeout=60)
+            run([*words, str(one.file), one.member(own)], timeout=60)
             _replace(one.file, fresh, "before-cluster")
         write_programs(known, record)
     if not daemons.wait_until(lambda: all(_members(one) == MOST for one in DATABASES), PATIENCE):
@@ -243,6 +252,7 @@ def form(known: HostFacts, record: Record, progress: Progress) -> None:
             evidence="/var/log/ovn",
         )
     publish(known)
+    return known
 
 
 def publish(known: HostFacts) -> None:
