@@ -92,17 +92,17 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
     known = known.model_copy(update={"databases": hosts})
     facts.write_facts(known)
-    if databases.is_usable():
+    if (hosts or databases.are_here()) and databases.is_usable():
         known = databases.form(known, record, progress)
     progress.say(f"admitting {request.chassis}")
     authority = relay.ensure_authority(known.chassis, record, progress)
-    chosen = request.chassis in hosts  # then it has a relay, too
+    candidate = request.databases if request.chassis in hosts else None  # then it has a relay, too
     return Answer(
         chassis=known.chassis,
-        certificate=_signed(request, certificates.BOTH if chosen else certificates.CONNECTS, authority),
+        certificate=_signed(request, certificates.BOTH if candidate else certificates.CONNECTS, authority),
         authority=relay.text(program.AUTHORITY),
         southbound=relay.southbound(*dict.fromkeys([address, *hosts.values()])),
-        databases=databases.grant(known, request.chassis, request.databases, record) if chosen else None,
+        databases=databases.grant(known, request.chassis, candidate, record) if candidate else None,
         tunnel_address=own,
         facts=SiteFacts(**known.site.model_dump()),
     )

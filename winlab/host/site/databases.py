@@ -301,8 +301,7 @@ def wait_for_cluster(known: HostFacts, found: Mapping[str, str], record: Record,
     :param found: the ids of the clusters that the site has.
     :returns: whether the databases can be used here now.
     """
-    own = address_of(known)
-    remotes = [address for address in known.databases.values() if address != own]
+    own, first = address_of(known), relay.address_of(known.southbound)
     stale = [one for one in DATABASES if _is_stale(one, found.get(one.short, ""))]
     if stale:
         progress.say("this host will have OVN's databases, too")
@@ -310,9 +309,9 @@ def wait_for_cluster(known: HostFacts, found: Mapping[str, str], record: Record,
             for one in stale:
                 if one.file.exists():
                     _replace(one.file, None, "before-cluster")
-                remote = [one.member(address) for address in remotes]
                 one.file.parent.mkdir(parents=True, exist_ok=True)
-                run(["ovsdb-tool", "join-cluster", str(one.file), one.name, one.member(own), *remote], timeout=60)
+                words = ["ovsdb-tool", "join-cluster", str(one.file), one.name, one.member(own), one.member(first)]
+                run(words, timeout=60)
             write_programs(known, record)
             ovn_sockets.ensure_folder(record, os.geteuid())
     return ensure(known, record, progress)
@@ -336,7 +335,9 @@ def leave(known: HostFacts, progress: Progress) -> None:
 
     It changes nothing if there is no leader.
     """
-    own, first = known.databases.get(known.chassis, ""), relay.address_of(known.southbound)
+    if not are_here() or not known.southbound:
+        return
+    own, first = address_of(known), relay.address_of(known.southbound)
     for one in DATABASES:
         seen = status(one)
         if seen is None or not seen.leader:

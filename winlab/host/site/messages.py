@@ -50,7 +50,7 @@ class Request(BaseModel):
     """Of a host that joins.
 
     ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
-    of the site that it has joined already; empty: none.
+    of the site that it has joined already; empty: none. ``databases`` is None from a winlab that knows no clusters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -61,7 +61,7 @@ class Request(BaseModel):
     tunnel_address: IPv4Address
     tunnel_mtu: Mtu
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
-    databases: Candidate
+    databases: Candidate | None = None
 
 
 class Answer(BaseModel):
