@@ -9,6 +9,7 @@ import typer
 
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.complete import complete_hypervisors
+from winlab.cli.host import recover
 from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
 
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
     from winlab.hosts import Listed
 
 app = typer.Typer(help="The hosts that carry a site's labs.", no_args_is_help=True)
-
-RECOVERY = (
-    "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
-    "lost hosts come back, they must not start their databases together (docs/hypervisors.md)."
-)
+app.command()(recover)
 
 Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]
 
@@ -109,34 +106,6 @@ def remove(
         current().result = {"removed": name}
     else:
         say(f"The hypervisor '{name}' is removed. 'sudo winlab host teardown' there undoes its set-up.")
-
-
-@app.command()
-def recover(
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", help="On the first host: take the databases from the host that recovered them.", metavar="ADDRESS"
-        ),
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    output: Format = Output.TABLE,
-) -> None:
-    """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
-
-    Example: sudo winlab hypervisor recover
-    """
-    from winlab.operations import host
-
-    with current().shown(output) as tell:
-        lost = [] if source else host.find_lost(tell)
-    said = f"This host's databases are replaced by those of {source}." if source else RECOVERY.format(", ".join(lost))
-    if not yes:
-        typer.confirm(f"{said} Continue?", err=True, abort=True)
-    with current().shown(output) as tell:
-        host.recover(tell, source)
-    if output is Output.TABLE:
-        say("OVN's databases are on this host. Run 'sudo winlab host setup --join SITE' on the others that had them.")
 
 
 def _plain(one: Listed) -> dict[str, Any]:
