@@ -1,4 +1,4 @@
-"""Commands for the host: doctor, host setup, host teardown."""
+"""Commands for the host: doctor, host setup, host teardown, hypervisor recover."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 LARGEST = 64 << 10  # characters of a message
+RECOVERY = (
+    "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
+    "lost hosts come back, they must not start their databases together (docs/hypervisors.md)."
+)
 _host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
 
@@ -134,3 +138,30 @@ def teardown(
         host.teardown(tell, force=force)
     if output is Output.TABLE:
         say("The host is as it was before 'winlab host setup'.")
+
+
+def recover(
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="On the first host: take the databases from the host that recovered them.", metavar="ADDRESS"
+        ),
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
+
+    Example: sudo winlab hypervisor recover
+    """
+    from winlab.operations import host
+
+    with current().shown(output) as tell:
+        lost = [] if source else host.find_lost(tell)
+    said = f"This host's databases are replaced by those of {source}." if source else RECOVERY.format(", ".join(lost))
+    if not yes:
+        typer.confirm(f"{said} Continue?", err=True, abort=True)
+    with current().shown(output) as tell:
+        host.recover(tell, source)
+    if output is Output.TABLE:
+        say("OVN's databases are on this host. Run 'sudo winlab host setup --join SITE' on the others that had them.")

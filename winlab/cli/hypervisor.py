@@ -9,6 +9,7 @@ import typer
 
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.complete import complete_hypervisors
+from winlab.cli.host import recover
 from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from winlab.hosts import Listed
 
 app = typer.Typer(help="The hosts that carry a site's labs.", no_args_is_help=True)
+app.command()(recover)
 
 Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from winlab import files, settings
 from winlab.errors import HostError
 from winlab.events import Progress
+from winlab.host import databases_program
 from winlab.host import external_program as external
 from winlab.host import relay_program as program
 from winlab.host.changes import Changes, Record
@@ -152,6 +154,12 @@ def external_up() -> bool:
     return running(external.PID, external.PROGRAM.name) is not None
 
 
+# Databases on three hosts; northd then does not start them.
+_CLUSTERED = (
+    f"if [ -x {databases_program.PROGRAM} ]; then "
+    f"for one in nb sb; do {databases_program.PROGRAM} $one --detach --monitor || exit; done; fi"
+)
+
 DAEMONS = {
     "virtlogd": Daemon(
         "virtlogd", "virtlogd", _virtlogd_up, ("virtlogd", "-d"), pidfile=Path("/run/virtlogd.pid"), program="virtlogd"
@@ -172,8 +180,8 @@ DAEMONS = {
         "northd",
         str(OVN_CTL),
         northd_up,
-        ("sh", "-c", f"umask {GROUP_UMASK} && exec {OVN_CTL} start_northd"),
-        stop=(str(OVN_CTL), "stop_northd"),
+        ("sh", "-c", f"umask {GROUP_UMASK} && {_CLUSTERED} && exec {OVN_CTL} start_northd"),
+        stop=("sh", "-c", f"{OVN_CTL} stop_northd; {OVN_CTL} stop_ovsdb"),
     ),
     "controller": Daemon(
         "controller",
@@ -333,6 +341,40 @@ def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
     record.save()
 
 
+def halt(service: str, progress: Progress) -> None:
+    """Stop a service, whoever started it."""
+    if has_systemd():
+        _stop_units(list(pick_units(service, lambda unit: _unit_state("cat", unit))), progress)
+    for name in reversed([] if has_systemd() else SERVICES[service]):
+        if (stop := DAEMONS[name].stop) is not None:
+            run(stop, check=False, timeout=60)
+
+
+@contextmanager
+def halted(service: str, record: Record, progress: Progress) -> Iterator[None]:
+    """Stop a service for the length of a with-block. It runs afterwards, also if it did not before.
+
+    :raises HostError: it does not start.
+    """
+    was, before = is_up(service), record.changes.model_copy(deep=True)
+    halt(service, progress)
+    try:
+        yield
+    finally:
+        ensure(service, record, progress)
+        if was:  # whoever started it before, teardown treats it as before
+            record.changes = before
+            record.save()
+
+
+def restart_northd() -> None:
+    """Have ovn-northd read its arguments again, if it runs."""
+    if has_systemd():
+        run(["systemctl", "try-restart", "ovn-northd.service"], check=False, timeout=60)
+    elif northd_up():
+        run([str(OVN_CTL), "restart_northd"], timeout=60)
+
+
 def _stop_units(units: list[str], progress: Progress) -> None:
     for unit in reversed(units):
         progress.say(f"stopping {unit}")
@@ -361,11 +403,17 @@ def stop_again(services: list[str], before: Changes, record: Record, progress: P
     record.save()
 
 
+def is_ours(service: str, record: Record) -> bool:
+    """Whether setup started or enabled *service*."""
+    known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
+    return bool(known & {*SERVICES[service], *units_of(service)})
+
+
 def leave(service: str, record: Record) -> bool:
     """Remove *service* from the record, so that it keeps running; False if setup neither started nor enabled it."""
-    known = {*record.changes.daemons, *record.changes.units_started, *record.changes.units_enabled}
+    ours = is_ours(service, record)
     _forget(service, record)
-    return bool(known & {*SERVICES[service], *units_of(service)})
+    return ours
 
 
 def _forget(service: str, record: Record) -> None:

@@ -28,9 +28,14 @@ def vsctl(*words: str, check: bool = True) -> Result:
     return run(["ovs-vsctl", "--timeout=20", *words], check=check, timeout=40)
 
 
+def sbctl(*words: str, check: bool = True) -> Result:
+    """Run ovn-sbctl against this host's own southbound database, as root."""
+    return run(["ovn-sbctl", f"--db={SB}", "--no-leader-only", "--timeout=20", *words], check=check, timeout=40)
+
+
 def nbctl(*words: str, check: bool = True) -> Result:
     """Run ovn-nbctl against this host's own northbound database, as root."""
-    return run(["ovn-nbctl", f"--db={NB}", "--timeout=20", *words], check=check, timeout=40)
+    return run(["ovn-nbctl", f"--db={NB}", "--no-leader-only", "--timeout=20", *words], check=check, timeout=40)
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -80,7 +85,8 @@ def check_foreign_ovn(ids: dict[str, str], own: str = SB) -> None:
     local = all(
         item.startswith("unix:") or "127.0.0.1" in item or "[::1]" in item for item in remote.split(",") if item
     )
-    if remote != own and (not local or (own != SB and remote)):
+    same = set(remote.split(",")) & set(own.split(","))  # hosts with databases come and go
+    if not same and (not local or (own != SB and remote)):
         raise ConflictError(
             "This host belongs to another OVN already.",
             why=f"Its ovn-remote is '{remote}', so the labs' network would have to be created there.",

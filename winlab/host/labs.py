@@ -34,25 +34,31 @@ def _rows() -> dict[tuple[str, str], str]:
     return labs_by_row
 
 
-def find() -> set[str]:
-    """The names of the remaining labs. Empty if neither libvirt nor OVN runs."""
+def find(*, rows: bool = True) -> set[str]:
+    """The names of the remaining labs. Empty if neither libvirt nor OVN runs.
+
+    :param rows: also those of which OVN alone knows; False on a host that has joined a site: they are the site's.
+    """
     names: set[str] = set()
     if daemons.libvirt_up():
         names |= set(_domains().values())
-    if daemons.northd_up():
+    if rows and daemons.northd_up():
         names |= set(_rows().values())
     return names
 
 
-def remove(progress: Progress) -> None:
-    """Remove every virtual machine and northbound row with winlab's tag. Volumes are removed with the pool."""
+def remove(progress: Progress, *, rows: bool = True) -> None:
+    """Remove every virtual machine and northbound row with winlab's tag. Volumes are removed with the pool.
+
+    :param rows: as for :func:`find`.
+    """
     if daemons.libvirt_up():
         for uuid, lab in _domains().items():
             progress.say(f"removing a virtual machine of {lab}")
             storage.virsh("destroy", uuid, check=False)
             flags = ("--managed-save", "--snapshots-metadata", "--checkpoints-metadata", "--nvram")
             storage.virsh("undefine", uuid, *flags, check=False)
-    if daemons.northd_up():
+    if rows and daemons.northd_up():
         for (table, uuid), lab in _rows().items():
             progress.say(f"removing a {table} of {lab}")
             fabric.nbctl("--if-exists", "destroy", table, uuid, check=False)

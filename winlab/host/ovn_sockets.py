@@ -33,7 +33,9 @@ class Socket:
 
     def ask(self, *words: str, check: bool = True) -> Result:
         """Run the database's program, as root."""
-        return run([self.program, f"--db=unix:{self.own}", "--timeout=20", *words], check=check, timeout=40)
+        return run(
+            [self.program, f"--db=unix:{self.own}", "--no-leader-only", "--timeout=20", *words], check=check, timeout=40
+        )
 
     def connections(self) -> list[str]:
         """The uuids of the connections that are ours."""
@@ -71,16 +73,8 @@ def ensure(one: Socket, record: Record, progress: Progress) -> None:
 
     :raises HostError: the socket did not appear.
     """
-    folder = one.path.parent
-    group = grp.getgrnam(settings.GROUP).gr_gid
     # Some distributions run ovsdb-server as a user of its own, which must be able to create the socket.
-    owner = one.own.stat().st_uid
-    record.add("folders", str(folder))
-    folder.mkdir(exist_ok=True)
-    was = folder.stat()
-    if (was.st_uid, was.st_gid, was.st_mode & 0o7777) != (owner, group, 0o2750):
-        os.chown(folder, owner, group)
-        folder.chmod(0o2750)
+    group = ensure_folder(record, one.own.stat().st_uid)
     connections = one.connections()
     if connections and not wait_until(one.path.exists, 1):
         # ovsdb-server started before the folder existed, and does not retry by itself.
@@ -98,6 +92,22 @@ def ensure(one: Socket, record: Record, progress: Progress) -> None:
         os.chown(one.path, -1, group)
     if one.path.stat().st_mode & 0o060 != 0o060:
         one.path.chmod(0o770)
+
+
+def ensure_folder(record: Record, owner: int) -> int:
+    """Make the folder of both sockets; returns the group's id.
+
+    :param owner: the user that ovsdb-server runs as.
+    """
+    folder = settings.NB_SOCKET.parent
+    group = grp.getgrnam(settings.GROUP).gr_gid
+    record.add("folders", str(folder))
+    folder.mkdir(exist_ok=True)
+    was = folder.stat()
+    if (was.st_uid, was.st_gid, was.st_mode & 0o7777) != (owner, group, 0o2750):
+        os.chown(folder, owner, group)
+        folder.chmod(0o2750)
+    return group
 
 
 def undo(record: Record) -> None:

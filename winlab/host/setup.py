@@ -26,7 +26,7 @@ from winlab.host import (
     units,
 )
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, external, moves, own_facts, relay, tunnels
+from winlab.host.site import admission, databases, external, moves, own_facts, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -154,23 +154,27 @@ def _setup(progress: Progress, wanted: Wanted) -> HostFacts:
 
 def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
     """What a host has on which labs are made: OVN's databases, and the way from and to its external bridge."""
-    daemons.ensure("ovn-central", record, progress)
+    usable = databases.ensure(known, record, progress)
     fabric.ensure_ids(known.datapath, record, progress)
     daemons.ensure("ovn-host", record, progress)
     fabric.ensure_address(known.external_gateway, known.external_network.prefixlen, progress)
-    ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
-    fabric.ensure_switch(record, progress)
+    if usable:
+        ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
+        fabric.ensure_switch(record, progress)
     firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
     admission.ensure_program(record, progress, trust=wanted.trust_python)
     if wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
-    if known.southbound:
+    if known.southbound and usable:
+        known = databases.form(known, record, progress)
         if mtu := tunnels.largest(tunnels.recorded(), known.datapath):
             known = known.with_tunnels({known.chassis: mtu}, {known.chassis, *admission.others(known.chassis)})
+        ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
+        external.ensure_bfd(record)
+    if known.southbound:
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
         if own := tunnels.recorded():
             moves.ensure_first(known.chassis, own, record, progress)
-        ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
         external.ensure(known, record, progress)
     return known
 
@@ -178,17 +182,34 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
 def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
     """What a host has that joined a site: a controller that OVN's databases on the first host control."""
     if wanted.join:
-        known = joining.join(wanted.join, wanted.tunnel_address, known, record, progress)
-        record.add("files", str(settings.HOST_FILE))
-        facts.write_facts(known)  # from here on, setup needs no --join
+        known = _join(known, wanted, record, progress)
     elif wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
+    else:
+        known = databases.refresh(known)
+    if databases.are_here():
+        databases.ensure(known, record, progress)
+        relay.run_at(databases.address_of(known), record, progress)
     joining.ensure_controller(known, record, progress)
     daemons.ensure("ovn-host", record, progress)
     joining.wait_until_connected(known, progress, needed=bool(wanted.join))
     if known.external_address:
         external.ensure(known, record, progress)
     joining.warn_of_end(known, progress)
+    return known
+
+
+def _join(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) -> HostFacts:
+    """Join the site; if this host shall have its databases, too, wait for the cluster and ask for that."""
+    for _attempt in range(2):
+        known, clusters = joining.join(wanted.join, wanted.tunnel_address, known, record, progress)
+        record.add("files", str(settings.HOST_FILE))
+        facts.write_facts(known)  # from here on, setup needs no --join
+        if known.chassis not in known.databases:
+            databases.drop(record, progress)
+            break
+        if databases.wait_for_cluster(known, clusters, record, progress):
+            break
     return known
 
 

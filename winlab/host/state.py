@@ -71,5 +71,5 @@ def southbound() -> str:
 
     :raises WinlabError: it can't be asked; only root may.
     """
-    command = ["ovn-sbctl", f"--db={fabric.SB}", f"--timeout={LIMIT:.0f}"]
+    command = ["ovn-sbctl", f"--db={fabric.SB}", "--no-leader-only", f"--timeout={LIMIT:.0f}"]
     return "\n".join(run([*command, *words], timeout=2 * LIMIT).stdout for words in (("show",), BOUND))

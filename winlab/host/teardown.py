@@ -10,7 +10,7 @@ from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.events import Progress, Quiet
 from winlab.host import daemons, fabric, firewall, labs, storage, units
 from winlab.host.changes import Changes, Record, alone
-from winlab.host.site import admission, external, join, own_facts
+from winlab.host.site import admission, databases, external, join, own_facts
 from winlab.run import run
 
 
@@ -34,18 +34,23 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     before = record.changes.model_copy(deep=True)
     known = own_facts.read(record, Quiet(), force=force)
     again = _start(record, progress) if record.path.exists() else []
-    remaining, members = labs.find(), admission.members(known)
+    is_first = not record.changes.ssl
+    if is_first and force:
+        databases.bring_back(record, progress)  # a cluster may have lost its leader
+    remaining, members = labs.find(rows=is_first), admission.members(known)
     if (remaining or members) and not force:
         if again:
             daemons.stop_again(again, before, record, progress)
         raise _labs_conflict(remaining) if remaining else _members_conflict(members)
     if remaining:
-        labs.remove(progress)
+        labs.remove(progress, rows=is_first)
 
     if not record.path.exists():
         progress.say("there is nothing to undo", 1.0)
         return
     external.undo(record, progress)
+    if is_first:
+        databases.bring_back(record, progress)
     admission.undo(record, known, progress)
     firewall.undo_forwarding(record, progress)
     if record.changes.pool:
@@ -53,7 +58,9 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     if record.changes.switch or record.changes.connection:
         fabric.undo_rows(record, progress)
     if record.changes.ssl:
+        databases.leave(known, progress)
         join.undo(record, known, progress)
+        databases.drop(record, progress)
     if record.changes.mapping or record.changes.ovs_ids:
         fabric.undo_ids(record)
     _leave_what_others_use(record, again, progress)

@@ -16,10 +16,11 @@ from winlab.host.doctor import Needs, Requirement, Status
 from winlab.host.setup import Wanted
 from winlab.host.side_by_side import Cell, SideBySide
 from winlab.host.site import admission
+from winlab.host.site import recover as recovering
 from winlab.operations import carry_out, hosts_doctor, planning
 from winlab.site import Site
 
-__all__ = ["Cell", "SideBySide", "admit", "compare", "diagnose", "setup", "teardown"]
+__all__ = ["Cell", "SideBySide", "admit", "compare", "diagnose", "find_lost", "recover", "setup", "teardown"]
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -91,3 +92,26 @@ def admit(text: str, connection: str, tell: Listener) -> str:
     setting_up.require_root("winlab host admit")
     work = partial(admission.admit, text, connection)
     return carry_out.one_step("host admit", work, tell, usual=2).model_dump_json()
+
+
+def find_lost(tell: Listener) -> list[str]:
+    """The hosts with OVN's databases that do not answer, by address, if the databases need a recovery.
+
+    :raises AccessError: this is not root.
+    :raises UsageError: this host has no databases of a cluster.
+    :raises ConflictError: they need no recovery.
+    """
+    setting_up.require_root("winlab hypervisor recover")
+    return carry_out.one_step("hypervisor recover", recovering.check, tell, usual=10)
+
+
+def recover(tell: Listener, source: str = "") -> None:
+    """Have OVN's databases on this host alone, after most of the hosts that had them are lost.
+
+    :param source: on the first host: the address of the host where they were recovered, to take them from there.
+    :raises AccessError: this is not root.
+    :raises WinlabError: they need no recovery, or can't be recovered here.
+    """
+    setting_up.require_root("winlab hypervisor recover")
+    work = partial(recovering.take, source) if source else recovering.recover
+    carry_out.one_step("hypervisor recover", work, tell, usual=10)

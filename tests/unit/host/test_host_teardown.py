@@ -65,10 +65,10 @@ class FakeHost:
         monkeypatch.setattr(program, "DATABASE", path.with_name("relay.db"))
         monkeypatch.setattr(relay, "AUTHORITY_KEY", path.with_name("authority-key.pem"))
         monkeypatch.setattr(admission, "members", lambda known: self.members if known.southbound else [])
-        monkeypatch.setattr(admission, "run", self.southbound)
+        monkeypatch.setattr(fabric, "sbctl", self.southbound)
         monkeypatch.setattr(join, "undo", lambda _record, known, _progress: done(f"leave {known.joined}"))
-        monkeypatch.setattr(labs, "find", lambda: self.labs)
-        monkeypatch.setattr(labs, "remove", lambda _progress: done("labs"))
+        monkeypatch.setattr(labs, "find", lambda **_: self.labs)
+        monkeypatch.setattr(labs, "remove", lambda _progress, **_: done("labs"))
         monkeypatch.setattr(labs, "foreign_rows", lambda: self.foreign)
         monkeypatch.setattr(fabric, "bridges", lambda: self.bridges)
         monkeypatch.setattr(fabric, "ovs_ids", lambda: self.ids)
@@ -96,9 +96,9 @@ class FakeHost:
         self.done.append(" ".join(args[1:]))
         return Result(tuple(args), 0, "", "", 0.0)
 
-    def southbound(self, args: Sequence[str], **_more: Any) -> Result:
-        self.done.append(" ".join(args[-2:]))
-        return Result(tuple(args), 0, "", "", 0.0)
+    def southbound(self, *words: str, **_more: Any) -> Result:
+        self.done.append(" ".join(words))
+        return Result(words, 0, "", "", 0.0)
 
     def northbound(self, *words: str, **_more: Any) -> Result:
         if words[0] == "remove":

@@ -319,7 +319,7 @@ def connect(remote: str | None = None) -> Iterator[Northbound]:
     if remote.startswith("unix:"):
         _check_socket(Path(remote.removeprefix("unix:")))
     try:
-        idl = connection.OvsdbIdl.from_server(remote, "OVN_Northbound")
+        idl = connection.OvsdbIdl.from_server(remote, "OVN_Northbound", leader_only=False)  # any member
         link = connection.Connection(idl, timeout=TIMEOUT)
         api = _Api(link, start=False)
         link.start()

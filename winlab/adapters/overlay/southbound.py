@@ -45,7 +45,7 @@ def read(remote: str, chassis: str) -> int:
     try:
         helper = idlutils.get_schema_helper(remote, "OVN_Southbound")
         helper.register_columns("Chassis_Private", ["name", "nb_cfg"])
-        link = connection.Connection(connection.OvsdbIdl(remote, helper), timeout=TIMEOUT)
+        link = connection.Connection(connection.OvsdbIdl(remote, helper, leader_only=False), timeout=TIMEOUT)
         link.start()
     except Exception:  # ovsdbapp raises plain Exceptions
         return UNKNOWN

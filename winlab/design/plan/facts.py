@@ -100,6 +100,11 @@ class _Record(BaseModel):
         exclude_if=lambda value: not value,
         description="where other hosts reach OVN's southbound database, in OVSDB's notation; none: there are no others",
     )
+    databases: dict[str, str] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,
+        description="addresses of the hosts that have OVN's databases, or wait for them, by chassis; none: one host",
+    )
     tunnel_mtus: dict[str, int] = Field(
         default_factory=dict,
         exclude_if=lambda value: not value,

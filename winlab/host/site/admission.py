@@ -18,9 +18,8 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, external, issued, messages, moves, own_facts, relay, tunnels
+from winlab.host.site import certificates, databases, external, issued, messages, moves, own_facts, relay, tunnels
 from winlab.host.site.messages import Answer, Given, Request
-from winlab.run import run
 
 PROGRAM = settings.HOST_FILE.with_name("admit")
 ENCAPS = ("--format=json", "--columns=chassis_name,ip", "list", "Encap")
@@ -88,23 +87,30 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
     addresses = external.assigned(known, request.chassis, others(known.chassis))
+    hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
     known = known.model_copy(
-        update={"southbound": relay.southbound(address), "external_addresses": addresses}
+        update={"southbound": relay.southbound(address), "external_addresses": addresses, "databases": hosts}
     ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})
     given = None
     if request.moves is not None:
         given = _for_moves(request, request.moves, moves.ensure_first(known.chassis, own, record, progress))
         known = known.model_copy(update={"moves": moves.fact(known)})
     facts.write_facts(known)
+    if (hosts or databases.are_here()) and databases.is_usable():
+        known = databases.form(known, record, progress)
     external.ensure(known, record, progress)
+    external.ensure_bfd(record)
     progress.say(f"admitting {request.chassis}")
     authority, ip = relay.ensure_authority(known.chassis, record, progress), str(request.tunnel_address)
     issued.note(request.chassis, key, record)
+    candidate = request.databases if request.chassis in hosts else None  # then it has a relay, too
+    use = certificates.BOTH if candidate else certificates.CONNECTS
     return Answer(
         chassis=known.chassis,
-        certificate=certificates.sign(request.request, request.chassis, ip, certificates.CONNECTS, authority),
+        certificate=certificates.sign(request.request, request.chassis, ip, use, authority),
         authority=relay.text(program.AUTHORITY),
-        southbound=known.southbound,
+        southbound=relay.southbound(*dict.fromkeys([address, *hosts.values()])),
+        databases=databases.grant(known, request.chassis, candidate, record) if candidate else None,
         tunnel_address=own,
         external_address=addresses[request.chassis],
         gateway_mac=external.own_mac(),
@@ -156,7 +162,7 @@ def _check(request: Request, known: HostFacts) -> str:
 
 def encaps() -> list[dict[str, object]]:
     """The tunnels of all chassis that OVN knows: ``chassis_name`` and ``ip``."""
-    return fabric.rows(run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", *ENCAPS], timeout=40))
+    return fabric.rows(fabric.sbctl(*ENCAPS))
 
 
 def others(own: str) -> list[str]:
@@ -212,7 +218,7 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
     relay.remove_log()
     for chassis in gone:
         progress.say(f"removing {chassis} from OVN")
-        run(["ovn-sbctl", f"--db={fabric.SB}", "--timeout=20", "chassis-del", chassis], check=False, timeout=40)
+        fabric.sbctl("chassis-del", chassis, check=False)
 
 
 def forget_hypervisors(progress: Progress) -> None:

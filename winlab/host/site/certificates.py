@@ -1,8 +1,9 @@
 """The hosts' certificates: a site's own authority, and what it signs. All are X.509 v3 with P-256 keys, as PEM text.
 
 A certificate's name is the host's chassis, because OVN's roles compare it with the rows that a controller changes. The
-relay's certificate can only serve, and the others only connect. Controllers check who signed a server's certificate,
-not whose it is, so otherwise any host could take the relay's place. Certificates for moves have another authority.
+certificates of hosts with a relay can serve, and those of others only connect. Controllers check who signed a server's
+certificate, not whose it is, so otherwise any host could take a relay's place. Certificates for moves have another
+authority.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from winlab.host import daemons
 from winlab.host import relay_program as program
 from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.host.site import certificates, external, join, relay, tunnels
+from winlab.host.site.checks_databases import check_databases
 
 WHY_SOUTHBOUND = "OVN's databases on the first host control the network of all hosts of a site."
 WHY_CERTIFICATE = "Hosts of a site recognize each other by it."
@@ -26,7 +27,7 @@ def site(host: Host) -> list[Requirement]:
     now = datetime.datetime.now(datetime.UTC)
     connected = _controller(host) if host.facts.joined else _relay(host)
     certificate = judge_certificate(relay.text(program.CERTIFICATE), host.facts.joined, now)
-    return [connected, certificate, _tunnels(host), _external()]
+    return [connected, certificate, _tunnels(host), _external(), *check_databases(host)]
 
 
 def _controller(host: Host) -> Requirement:

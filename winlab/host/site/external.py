@@ -82,11 +82,9 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> None:
         if files.replace_text(program.UNIT, program.unit_text()):
             run(["systemctl", "daemon-reload"], timeout=60)
     daemons.ensure("external", record, progress)
-    if not known.joined:
-        _ensure_bfd(record)
 
 
-def _ensure_bfd(record: Record) -> None:
+def ensure_bfd(record: Record) -> None:
     """Have gateways notice within seconds that another one is gone; a value that someone else set stays."""
     (row,) = fabric.rows(fabric.nbctl("--format=json", "--columns=options", "list", "NB_Global"))
     missing = [name for name in BFD if name not in dict(row["options"][1])]

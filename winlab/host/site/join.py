@@ -6,17 +6,18 @@ import datetime
 import os
 import shlex
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from winlab.adapters.remote import Remote
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError
 from winlab.events import Progress
-from winlab.host import daemons, fabric
+from winlab.host import daemons, databases_program, fabric
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
 from winlab.host.site import admission, certificates, external, messages, moves, relay, tunnels
-from winlab.host.site.messages import Answer, Request
+from winlab.host.site.messages import Answer, Candidate, Request
 from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
 OPTIONS = ("-T", "-oConnectTimeout=10", "-oServerAliveInterval=5")  # the first host may be busy
@@ -53,8 +54,10 @@ def check(known: HostFacts) -> None:
         )
 
 
-def join(site: str, address: str, known: HostFacts, record: Record, progress: Progress) -> HostFacts:
-    """Have the first host admit this one, and connect the controller; returns the facts, not yet written.
+def join(
+    site: str, address: str, known: HostFacts, record: Record, progress: Progress
+) -> tuple[HostFacts, Mapping[str, str]]:
+    """Have the first host admit this one; returns the facts, not yet written, and the ids of the databases' clusters.
 
     :param address: of this host's tunnels; empty: the one that it reaches the first host by.
     :param known: the facts of this host.
@@ -62,12 +65,14 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
     :raises HostError: the first host can't be reached or refuses, or the controller does not connect.
     """
     first = Remote.parse(site)
-    own = address or tunnels.recorded() or tunnels.towards(_resolve(first))
+    towards = tunnels.towards(_resolve(first))
+    own = address or tunnels.recorded() or towards
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     record.add("folders", str(program.FOLDER))
     program.FOLDER.mkdir(mode=0o700, exist_ok=True)
     program.FOLDER.chmod(0o700)
     key = relay.text(program.KEY) or certificates.make_key()
+    databases_key = relay.text(databases_program.KEY) or certificates.make_key()
     key_for_moves = certificates.make_key()
     try:
         asked = certificates.make_request(known.chassis, key)
@@ -84,11 +89,13 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
         moves=certificates.make_request(known.chassis, key_for_moves),
+        databases=Candidate(request=certificates.make_request(known.chassis, databases_key), address=towards),
     )
     progress.say(f"asking {first} to admit this host")
     answer = messages.read(Answer, ask(first, request), str(first))
     if wrong := certificates.fault(answer.certificate, key, answer.authority, known.chassis):
         raise HostError(f"The certificate from {first} {wrong}.", cure="Run the same command again.")
+    given = answer.databases
     joined = known.model_copy(
         update={
             **answer.facts.model_dump(),
@@ -96,6 +103,9 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
             "southbound": answer.southbound,
             "external_address": str(answer.external_address),
             "gateway_mac": answer.gateway_mac,
+            "databases": {name: str(where) for name, where in answer.databases.hosts.items()}
+            if answer.databases
+            else {},
             "recorded": True,
         }
     )
@@ -108,7 +118,14 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         relay.write(path, content, record)
     if answer.moves is not None:
         moves.install(key_for_moves, answer.moves.certificate, answer.moves.authority, record, progress)
-    return joined
+    if given:
+        for path, content in (
+            (databases_program.KEY, databases_key),
+            (databases_program.AUTHORITY, given.authority),
+            (databases_program.CERTIFICATE, given.certificate),
+        ):
+            relay.write(path, content, record)
+    return joined, given.clusters if given else {}
 
 
 def _resolve(first: Remote) -> str:
@@ -175,6 +192,8 @@ def ensure_controller(known: HostFacts, record: Record, progress: Progress) -> N
         record.mark("ssl")
         fabric.vsctl("set-ssl", *files)
     fabric.ensure_ids(known.datapath, record, progress, known.southbound)
+    if fabric.ovs_ids()["ovn-remote"] != known.southbound:  # the site's databases are on other hosts now
+        fabric.set_id("ovn-remote", known.southbound, record)
     probe = "ovn-remote-probe-interval"
     if probe not in fabric.ovs_ids():
         fabric.set_id(probe, str(PROBE_MS), record)

@@ -29,11 +29,38 @@ class Given(BaseModel):
     authority: Pem
 
 
+class Candidate(BaseModel):
+    """What a host needs to have OVN's databases, if the site has enough hosts: a request for another certificate.
+
+    ``address`` is where the other hosts with databases reach it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    request: Pem
+    address: IPv4Address
+
+
+class Databases(BaseModel):
+    """What a host gets that shall have OVN's databases.
+
+    ``hosts`` are all such hosts by chassis, and ``clusters`` the ids of the clusters; empty while one host has them.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    authority: Pem
+    certificate: Pem
+    hosts: dict[Chassis, IPv4Address] = Field(min_length=2, max_length=3)
+    clusters: dict[str, str] = {}
+
+
 class Request(BaseModel):
     """Of a host that joins.
 
     ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
     of the site that it has joined already; empty: none. ``moves`` asks for a certificate for moves of running machines.
+    ``databases`` is None from a winlab that knows no clusters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,6 +72,7 @@ class Request(BaseModel):
     tunnel_mtu: Mtu
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     moves: Pem | None = None
+    databases: Candidate | None = None
 
 
 class Answer(BaseModel):
@@ -52,6 +80,7 @@ class Answer(BaseModel):
 
     ``external_address`` is for the host that joins, on its external bridge. ``gateway_mac`` is the MAC of the first
     host's external bridge.
+    ``databases`` is for a host that shall have OVN's databases, too.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -60,7 +89,8 @@ class Answer(BaseModel):
     chassis: Chassis
     certificate: Pem
     authority: Pem
-    southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}$")
+    southbound: str = Field(pattern=r"^ssl:[0-9.]{7,15}:[0-9]{1,5}(,ssl:[0-9.]{7,15}:[0-9]{1,5}){0,2}$")
+    databases: Databases | None = None
     tunnel_address: IPv4Address
     external_address: IPv4Address
     gateway_mac: str = Field(pattern=r"^([0-9a-f]{2}:){5}[0-9a-f]{2}$")

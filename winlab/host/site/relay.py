@@ -21,24 +21,32 @@ from winlab.run import find, run
 AUTHORITY_KEY = program.FOLDER / "authority-key.pem"
 
 
-def southbound(address: str) -> str:
-    """What controllers of other hosts connect to."""
-    return f"ssl:{address}:{program.PORT}"
+def southbound(*addresses: str) -> str:
+    """What controllers of other hosts connect to: one of the relays."""
+    return ",".join(f"ssl:{address}:{program.PORT}" for address in addresses)
 
 
 def address_of(southbound: str) -> str:
-    """The address in what :func:`southbound` returns."""
+    """The first address in what :func:`southbound` returns: the first host's."""
     return southbound.split(":")[1]
 
 
 def ensure(chassis: str, address: str, record: Record, progress: Progress) -> None:
-    """Make sure that the relay runs, with a valid certificate.
+    """Make sure that the first host's relay runs, with a valid certificate.
 
     :param chassis: this host's.
     :raises HostError: it does not start, as when this host no longer has the address.
     """
     authority = ensure_authority(chassis, record, progress)
     _ensure_certificate(chassis, address, authority, record, progress)
+    run_at(address, record, progress)
+
+
+def run_at(address: str, record: Record, progress: Progress) -> None:
+    """Make sure that a relay runs here, with the certificate that this host has.
+
+    :raises HostError: it does not start, as when this host no longer has the address.
+    """
     if not program.DATABASE.exists():
         for path in (program.DATABASE, program.LOCK):
             record.add("files", str(path))

@@ -1,0 +1,188 @@
+"""OVN's databases on three hosts: who has them, what their servers say, and what doctor makes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from winlab.design.plan.facts import HostFacts
+from winlab.errors import ConflictError, UsageError
+from winlab.events import Quiet
+from winlab.host import databases_program as program
+from winlab.host.check import Status
+from winlab.host.databases_program import DATABASES, NORTHBOUND, SOUTHBOUND
+from winlab.host.site import certificates, checks_databases, databases, recover
+from winlab.host.site.messages import Candidate
+from winlab.run import Result
+
+# as Open vSwitch 3.1 prints it
+LEADER = """\
+f248
+Name: OVN_Southbound
+Cluster ID: e438 (e438ccfe-e5f9-4815-90c9-c941a98697a9)
+Address: ssl:198.51.100.1:6644
+Status: cluster member
+Role: leader
+Term: 2
+Leader: self
+Vote: self
+
+Log: [2, 6]
+Connections: <-13b0 ->13b0 <-fb69 ->fb69
+Servers:
+    f248 (f248 at ssl:198.51.100.1:6644) (self) next_index=3 match_index=5
+    13b0 (13b0 at ssl:198.51.100.2:6644) next_index=6 match_index=5 last msg 989 ms ago
+    fb69 (fb69 at ssl:198.51.100.3:6644) next_index=5 match_index=4 last msg 985 ms ago
+"""
+FOLLOWER = """\
+Role: follower
+Leader: f248
+Servers:
+    f248 (f248 at ssl:198.51.100.1:6644) last msg 1258 ms ago
+    13b0 (13b0 at ssl:198.51.100.2:6644) (self)
+    fb69 (fb69 at ssl:198.51.100.3:6644) last msg 1263 ms ago
+"""
+WAITING = """\
+Status: joining cluster
+Role: follower
+Leader: unknown
+Servers:
+"""
+ALL = ("198.51.100.1", "198.51.100.2", "198.51.100.3")
+FIRST = HostFacts(chassis="c1", southbound="ssl:198.51.100.1:6642", recorded=True)
+ASKED = Candidate(request=certificates.make_request("c", certificates.make_key()), address="198.51.100.3")
+
+
+def test_what_a_server_says_of_its_cluster_is_understood() -> None:
+    assert databases.parse_status(LEADER) == databases.Status(ALL, ALL[0], (ALL[2],))
+    assert databases.parse_status(FOLLOWER) == databases.Status(ALL, ALL[0])
+    assert databases.parse_status(FOLLOWER.replace("Leader: f248", "Leader: unknown")) == databases.Status(ALL)
+    assert databases.parse_status(WAITING) == databases.Status(())
+
+
+@pytest.mark.parametrize(
+    ("had", "others", "chassis", "chosen"),
+    [
+        ({}, [], "c3", {}),  # the second host of a site
+        ({}, ["c2"], "c2", {}),  # it joins again
+        ({}, ["c2"], "c3", {"c1", "c3"}),
+        ({"c1", "c3"}, ["c2", "c3"], "c2", {"c1", "c2", "c3"}),
+        ({"c1", "c2", "c3"}, ["c2", "c3"], "c4", {"c1", "c2", "c3"}),
+        ({"c1", "c2", "c3"}, ["c2"], "c4", {"c1", "c2", "c4"}),  # the third has left
+        ({"c1", "c2", "c3"}, ["c2"], "c2", {"c1", "c2"}),
+    ],
+)
+def test_the_first_three_hosts_that_ask_have_the_databases(
+    had: set[str], others: list[str], chassis: str, chosen: set[str]
+) -> None:
+    known = FIRST.model_copy(update={"databases": {name: f"198.51.100.{name[1]}" for name in had}})
+    assert set(databases.choose(known, others, chassis, ASKED)) == set(chosen)
+
+
+def test_a_host_of_an_earlier_winlab_gets_none() -> None:
+    assert databases.choose(FIRST, ["c2"], "c3", None) == {}
+
+
+def test_the_hosts_with_the_databases_are_read_as_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(databases.fabric, "sbctl", lambda *words: said.extend(words))
+    hosts = {"c1": ALL[0], "4ace547d-bd9d": ALL[1]}
+    databases.publish(FIRST.model_copy(update={"databases": hosts}))
+    assert databases.parse_hosts(said[-1].split(":", 1)[1].split("=", 1)[1].strip('"')) == hosts
+    assert databases.parse_hosts("") == {}
+    for wrong in ("c1", "c1=h1", "c1=1.2.3.4=5", "-x=192.0.2.1", "a=192.0.2.1,b=192.0.2.1,c=192.0.2.1,d=192.0.2.1"):
+        with pytest.raises(ValueError, match=r".*"):
+            databases.parse_hosts(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "relays"),
+    [
+        ("c1=198.51.100.1,c2=198.51.100.2", "ssl:198.51.100.1:6642,ssl:198.51.100.2:6642"),
+        ("", "ssl:198.51.100.1:6642"),
+        ("nonsense", "ssl:198.51.100.1:6642"),
+    ],
+)
+def test_a_host_without_databases_learns_where_the_relays_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, relays: str
+) -> None:
+    monkeypatch.setattr(program, "PROGRAM", tmp_path / "missing")
+    monkeypatch.setattr(databases, "run", lambda words, **_: Result(tuple(words), 0, f'"{text}"\n', "", 0.0))
+    known = FIRST.model_copy(update={"chassis": "c4", "joined": "h1"})
+    assert databases.refresh(known) == known.model_copy(update={"southbound": relays})
+
+
+def test_the_servers_have_the_files_and_sockets_of_ovn_ctl_and_their_own_certificates() -> None:
+    text = program.text(ALL[1])
+    for one in DATABASES:
+        assert f"pssl:{one.port}:{ALL[1]}" in text
+        assert f"/run/ovn/ovn{one.short}_db.sock" in text
+        assert f"{one.file} ;;" in text
+    assert "/etc/winlab/tls/databases-key.pem" in text
+    assert "/tls/key.pem" not in text  # a host's own certificate opens nothing here
+    said = program.northd_text([ALL[0], ALL[2]])
+    assert f"--ovnnb-db=unix:/run/ovn/ovnnb_db.sock,ssl:{ALL[0]}:6641,ssl:{ALL[2]}:6641" in said
+    assert f"--ovnsb-db=unix:/run/ovn/ovnsb_db.sock,ssl:{ALL[0]}:6645,ssl:{ALL[2]}:6645" in said
+    assert f"{program.PROGRAM} nb\n" in program.drop_in_text("nb")
+
+
+@pytest.mark.parametrize(
+    ("found", "lost", "ends", "state", "says"),
+    [
+        (databases.Status(ALL, ALL[0]), set(), False, Status.OK, "the leader is 198.51.100.1"),
+        (databases.Status(ALL, ALL[0]), set(), True, Status.WARN, "ends soon"),
+        (databases.Status(ALL, ALL[0]), {ALL[2]}, False, Status.WARN, "can't be reached: 198.51.100.3"),
+        (databases.Status(ALL, ALL[0], (ALL[2],)), set(), False, Status.WARN, "behind: 198.51.100.3"),
+        (databases.Status(ALL[:2], ALL[0]), set(), False, Status.WARN, "on 2 hosts"),
+        (databases.Status(ALL), {ALL[1], ALL[2]}, False, Status.FAIL, "no leader"),
+        (databases.Status(()), set(), False, Status.WARN, "waits"),
+        (None, set(), False, Status.FAIL, "does not run"),
+    ],
+)
+def test_doctor_says_what_is_wrong_and_what_to_do(
+    found: databases.Status | None, lost: set[str], ends: bool, state: Status, says: str
+) -> None:
+    said = checks_databases.judge(NORTHBOUND, found, lost, "ann@h1", ends=ends)
+    assert (said.state, says in said.detail) == (state, True)
+    assert bool(said.cure) == (state is not Status.OK)
+
+
+def test_doctor_names_the_hosts_that_could_have_the_databases() -> None:
+    said = checks_databases.judge_one(["c2", "c3"], {"c1": ALL[0], "c3": ALL[2]})
+    assert said.state is Status.WARN
+    assert "on c2." in said.cure
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A host in a cluster; each test says what its servers know, and whom it reaches."""
+
+    it = SimpleNamespace(found=databases.Status(ALL), reached={ALL[0]}, here=True)
+    monkeypatch.setattr(databases, "are_here", lambda: it.here)
+    monkeypatch.setattr(databases, "cluster_of", lambda _one: "e438")
+    monkeypatch.setattr(databases, "status", lambda _one: it.found)
+    monkeypatch.setattr(databases, "listens", lambda address: address in it.reached)
+    monkeypatch.setattr(databases, "is_usable", lambda _seconds: True)
+    monkeypatch.setattr(recover.daemons, "ensure", lambda *_: None)
+    return it
+
+
+def test_databases_are_recovered_only_if_two_of_three_hosts_are_lost(member: Any) -> None:
+    assert recover.check(Quiet()) == [ALL[1], ALL[2]]
+    member.reached = {ALL[0], ALL[1]}
+    with pytest.raises(ConflictError, match="can be reached"):
+        recover.check(Quiet())
+    member.found = databases.Status(ALL, ALL[0])
+    with pytest.raises(ConflictError, match="need no recovery"):
+        recover.check(Quiet())
+    member.here = False
+    with pytest.raises(UsageError, match="no databases that can be recovered"):
+        recover.check(Quiet())
+
+
+def test_the_ports_of_databases_and_relays_differ() -> None:
+    ports = [NORTHBOUND.port, NORTHBOUND.raft, SOUTHBOUND.port, SOUTHBOUND.raft, 6642]
+    assert len(set(ports)) == len(ports)
