@@ -46,10 +46,11 @@ class Left(BaseModel):
         return f"{LEFT}{self.hypervisor}/{self.lab}"
 
     def __str__(self) -> str:
-        """What to report: a sentence."""
+        """What to report."""
         what = ", ".join(self.nodes) or "machines"
         may = "still has" if self.nodes else "may still have"
-        return f"The hypervisor '{self.hypervisor}' {may} {what} of the lab '{self.lab}', removed when it answers."
+        lab = f"The hypervisor '{self.hypervisor}' {may} {what} of the lab '{self.lab}'."
+        return f"{lab} The next command that changes a lab removes that, if the hypervisor answers."
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -96,10 +96,11 @@ def _leave_old(plan: Plan, compared: Compared, site: Site, hosts: Hypervisors) -
 
     :raises HostError: OVN's northbound database does not answer, or refuses.
     """
-    for name in (node.name for node in compared.changes.moved):
-        for host in {old.node(name).hypervisor for old in compared.held.plans} - {plan.node(name).hypervisor}:
-            if any(one.name == host for one in hosts.silent):
-                remains.remember(site, Left(hypervisor=host, lab=plan.lab, nodes=(name,)))
+    silent = {one.name for one in hosts.silent}
+    for node in compared.changes.moved:
+        before = {old.hypervisor for one in compared.held.plans for old in one.nodes if old.name == node.name}
+        for host in before & silent - {node.hypervisor}:
+            remains.remember(site, Left(hypervisor=host, lab=plan.lab, nodes=(node.name,)))
 
 
 def _require_cluster_untouched(lab: str, made: Amendment) -> None:

@@ -87,10 +87,11 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
     addresses = external.assigned(known, request.chassis, others(known.chassis))
-    hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
     known = known.model_copy(
-        update={"southbound": relay.southbound(address), "external_addresses": addresses, "databases": hosts}
+        update={"southbound": relay.southbound(address), "external_addresses": addresses}
     ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})
+    hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
+    known = known.model_copy(update={"databases": hosts})
     given = None
     if request.moves is not None:
         given = _for_moves(request, request.moves, moves.ensure_first(known.chassis, own, record, progress))

@@ -58,6 +58,7 @@ class First:
         monkeypatch.setattr(ovn_sockets, "ensure", lambda one, *_more: self.sockets.append(one))
         monkeypatch.setattr(admission, "encaps", lambda: self.encaps)
         monkeypatch.setattr(external, "ensure", lambda *_: None)
+        monkeypatch.setattr(external, "ensure_bfd", lambda _: None)
         monkeypatch.setattr(external, "own_mac", lambda: "02:57:00:00:00:01")
         monkeypatch.setattr(admission, "hypervisors", lambda: self.hypervisors)
         facts.write_facts(HostFacts(chassis="c1", resolvers=["192.0.2.53"]))
