@@ -89,3 +89,28 @@ def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_p
         "automatic": False,
         "nodes": ["controller-1", "node-1"],
     }
+
+
+def test_what_a_silent_host_holds_is_shown_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = saved.snapshot(MemoryPool())
+    row = Listed(record.id, record, "", disk=3 << 20, memory=1 << 20, copies=(), parts=PARTS)
+    monkeypatch.setattr("winlab.all_snapshots", lambda _: [row])
+    shown = ran("snapshot", "list").stdout
+    assert "3 MiB or more" in shown
+    assert "lab@ready: what it takes on hypervisor-2 is unknown." in shown
+    monkeypatch.setattr(Snapshots, "show", lambda *_: row)
+    shown = ran("snapshot", "show", "ready").stdout
+    assert "hypervisor-1: 3 MiB of it" in shown
+    assert "hypervisor-2: unknown: it does not answer" in shown
+
+
+def test_a_copy_and_an_import_go_to_the_hypervisor_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    done = Copied("try", Id("lab", "ready"), 0.7, 2.5, shared=False)
+    monkeypatch.setattr(Snapshots, "clone", lambda *_, on, **__: asked.append(on) or [done])
+    record = saved.snapshot(MemoryPool())
+    monkeypatch.setattr("winlab.import_snapshot", lambda *_, on, **__: asked.append(on) or record)
+    for words in (("clone", "lab@ready", "try"), ("snapshot", "import", "file")):
+        ran(*words)
+        ran(*words, "--on", "big")
+    assert asked == [None, "big", None, "big"]

@@ -188,8 +188,8 @@ def _hosts(nodes: Sequence[NodePlan], stock: Stock, standing: Sequence[Plan]) ->
 def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequence[Plan]) -> int:
     """The largest packet between nodes: it fits into a tunnel if the lab's traffic takes one.
 
-    Traffic to the router takes one from every hypervisor but the first. An existing lab keeps what it has. So does a
-    copy of an imported snapshot, whose guests have the one of another site.
+    Traffic to the router takes one from every hypervisor but the first. An existing lab keeps what it has, as does a
+    copy of an imported snapshot: its guests may have the MTU of another site.
 
     :raises UsageError: the spec, or the existing lab that is to use further hypervisors, has a larger one.
     """

@@ -29,10 +29,10 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import faults, look, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
-from winlab.operations.snapshot import bring, compatible, memory, required, where
+from winlab.operations.snapshot import brought, compatible, memory, required, where
 from winlab.operations.snapshot.required import COPYING
 from winlab.site import Site
-from winlab.snapshots import Drive, Id, Snapshot
+from winlab.snapshots import Id, Snapshot
 from winlab.steps import foundation, fresh, payload
 from winlab.steps.payload import ANYWHERE, Origin
 from winlab.steps.power import answer, clock, ready
@@ -103,7 +103,6 @@ def clone(
 
     with site.storage() as hosts:
         snapshot = snapshots.read(which)
-        compatible.require(snapshot, snapshot.plan, hosts)
         placed = where.elsewhere(snapshot, labs, on, site, hosts)
 
     def make(lab: str) -> Copied:
@@ -348,7 +347,7 @@ class _Copying:
         lab, home, files = self._plan.lab, self._home(node), {}
         for target, drive in self._snapshot.nodes[node.name].drives.items():
             if home.name != host.name:
-                name = self._bring(drive, node, home, host, progress)
+                name = brought.volume(drive, f"{lab}.{node.name}", home, host, progress)
             elif drive.kind == "disk":
                 frozen = host.pool.backing(drive.volume)
                 if frozen is None:
@@ -371,17 +370,6 @@ class _Copying:
                 )
             files[target] = host.pool.path(name)
         return files
-
-    def _bring(self, drive: Drive, node: NodePlan, home: Hypervisor, host: Hypervisor, progress: Progress) -> str:
-        """Make a volume of a node that is not where the snapshot is; returns its name."""
-        if drive.kind == "shared":
-            bring.shared(drive.what, home, host, progress)
-            return drive.what
-        name = f"{self._plan.lab}.{drive.what}"
-        if drive.kind == "disk":
-            name = disks.next_free(host.pool, name)
-        bring.volume(name, drive, f"{self._plan.lab}.{node.name}", home, host, progress)
-        return name
 
     def _checks(self) -> Iterator[Step]:
         """The steps that wait until the machines answer, with the right time, and are Ready nodes."""

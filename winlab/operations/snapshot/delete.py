@@ -30,6 +30,8 @@ def delete(which: Id, site: Site, tell: Listener) -> list[str]:
         mark.stays = bool(silent)
         there = snapshots.forget(which)
         gone = one_step(f"delete {which}", lambda _: remains.discard(which, hosts), tell, 1, lab=which.lab)
+        if gone and not there:
+            silent = list(hosts.silent)  # without a record, any may have more of it
         for one in silent:
             error = one.refusal(f"and the snapshot '{which}' {'has' if there else 'may have'} volumes there")
             cure = f"Run 'winlab snapshot delete {which}' again when it answers."

@@ -90,11 +90,11 @@ class _Saving:
 
     def _record(self, held: recorded.Recorded) -> Snapshot:
         folder, plan, hosts = self.under.folder, held.plan, self.under.hypervisors
-        first, *_ = emulators = [compatible.emulator(hosts.on(node)) for node in plan.nodes]
-        nodes = {
-            node.name: self.nodes[node.name].model_copy(update={"emulator": None if one == first else one})
-            for node, one in zip(plan.nodes, emulators, strict=True)
-        }
+        emulators = {host.name: compatible.emulator(host) for host in _used(hosts, plan)}
+        first, nodes = emulators[plan.nodes[0].hypervisor], {}
+        for node in plan.nodes:
+            own = emulators[node.hypervisor]
+            nodes[node.name] = self.nodes[node.name].model_copy(update={"emulator": None if own == first else own})
         return Snapshot(
             lab=self.which.lab,
             name=self.which.name,

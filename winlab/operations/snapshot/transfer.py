@@ -137,7 +137,7 @@ def import_file(path: Path, renamed: str | None, site: Site, tell: Listener, *, 
     :param renamed: what it is called, ``LAB@NAME`` or ``NAME``. None: as in the file.
     :param on: the hypervisor whose pool gets all of it.
     :raises NotFoundError: there is no such file.
-    :raises UsageError: it is not an exported snapshot, or it has something that winlab does not write; or the site has
+    :raises UsageError: it is not an exported snapshot, or it has something that winlab does not write. Or the site has
         no hypervisor *on*, or tunnels to it don't take the packets of its machines.
     :raises TransferError: it is damaged.
     :raises ConflictError: there is such a snapshot, or its memory can't be restored here. Nothing was touched.

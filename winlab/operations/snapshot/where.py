@@ -67,6 +67,8 @@ def elsewhere(
     :raises HostError: there is no room for all of them, or a hypervisor that is needed does not answer.
     """
     origin = snapshot.plan
+    for node in origin.nodes:
+        hosts.on(node)
     new = [lab for lab in labs if not hosts.machines(lab)]
     if on is not None:
         require_chosen(on, origin, _emulators(snapshot), site, hosts)
@@ -75,6 +77,7 @@ def elsewhere(
             placement.place_copies(origin, len(new), resources.of_all(hosts, snapshot.lab), share, on)
         away = [node.name for node in origin.nodes if node.hypervisor != on]
         return dict.fromkeys(labs, dict.fromkeys(away, Placement(on, placement.CHOSEN)))
+    compatible.require(snapshot, origin, hosts)
     found = {lab: copied.elsewhere_of(origin, plan) for lab in labs if (plan := _begun(lab, site)) is not None}
     found = {lab: found.get(lab, {}) for lab in labs}
     new = [lab for lab in new if not found[lab]]

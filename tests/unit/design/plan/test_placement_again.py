@@ -182,3 +182,34 @@ def test_a_golden_image_has_no_mtu_and_its_clones_have_the_labs() -> None:
     assert builder.nodes[0].hypervisor == HYPERVISOR  # also if the clones are elsewhere
     assert builder.hypervisors == {HYPERVISOR: same.hosts.get(HYPERVISOR, same.host.machine)}
     assert golden.LAB in builder.lab
+
+
+# -- copies
+
+
+def copies(count: int, at: tuple[HostStock, ...], share: float, on: str | None = None) -> list[dict[str, str]]:
+    origin = plan("1-1-2", at=hosts(20, 20))
+    shares = {node.name: share for node in origin.nodes}
+    placed = placement.place_copies(origin, count, at, shares, on)
+    return [{name: one.host for name, one in rows.items()} for rows in placed]
+
+
+def test_copies_are_where_the_memory_is() -> None:
+    assert where(plan("1-1-2", at=hosts(20, 20))) == {"controller-1": HYPERVISOR, "node-1": "hypervisor-2"}
+    assert copies(3, hosts(20, 20, 90), 0.5) == [{}, {}, {}]
+
+
+def test_copies_that_have_no_room_there_are_on_the_host_with_the_most_memory() -> None:
+    """They need all of their memory there, and nothing is placed where something does not answer."""
+    off = host("hypervisor-4", 90, trouble="it is off")
+    assert copies(3, (*hosts(20, 1, 9), off), 0.5)[1:] == [{"node-1": HYPERVISOR}] * 2
+    with pytest.raises(HostError, match="No hypervisor has room for a copy of 'node-1'"):
+        copies(3, hosts(3, 1), 0.5)
+
+
+def test_all_nodes_of_copies_are_where_the_user_says() -> None:
+    both = {"controller-1": "hypervisor-3", "node-1": "hypervisor-3"}
+    assert copies(2, hosts(20, 20, 20), 0.5, "hypervisor-3") == [both, both]
+    assert copies(1, hosts(20, 20), 0.5, "hypervisor-2") == [{"controller-1": "hypervisor-2"}]
+    with pytest.raises(HostError, match="'controller-1' can't be on 'hypervisor-3'"):
+        copies(1, hosts(20, 20, 1), 0.5, "hypervisor-3")

@@ -103,6 +103,7 @@ def test_a_copy_on_one_host_gets_what_it_needs(world: World, ready: Snapshot) ->
     assert f"the snapshot is on '{FIRST}', and the copy on '{SECOND}'" in notes(told)
     assert world.pools[0].names("try.") == []
     assert world.pools[1].volumes[saved.CD] == b"the CD"
+    assert world.pools[1].below["try.controller-1.disk-2.qcow2"] == "try.controller-1.disk.qcow2"
     disk = world.pools[1].volumes["try.controller-1.disk.qcow2"]
     assert b"base" in disk, "with what it is based on"
     plan = recorded.read(LabFolder("try")).plan

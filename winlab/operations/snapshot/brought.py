@@ -20,23 +20,37 @@ from winlab.supply.artifacts import store
 WHOLE = "export.qcow2"  # the end of the name of a volume that has a disk in one file, while it is brought
 
 
-def volume(name: str, drive: Drive, node: str, source: Hypervisor, target: Hypervisor, progress: Progress) -> None:
-    """Make a volume of a copy with what is in a drive of a snapshot on another hypervisor.
+def volume(drive: Drive, node: str, source: Hypervisor, target: Hypervisor, progress: Progress) -> str:
+    """Make the volume of a copy for a drive of a snapshot that is on another hypervisor; returns its name.
 
-    :param name: ``LAB.NODE.WHAT``. An existing volume of that name is replaced.
-    :param node: the copy's node, ``LAB.NODE``.
+    :param node: the copy's, as volumes are named: ``LAB.NODE``.
     :raises HostError: a pool has not enough space.
     :raises WinlabError: it can't be read or written.
     """
+    name = f"{node.partition('.')[0]}.{drive.what}"
+    if drive.kind == "shared":
+        _share(drive.what, source, target, progress)
+        return drive.what
     if drive.kind == "own":
         _stream(drive.volume, source, name, target, progress)
-        return
-    whole = f"{node}.{WHOLE}"
-    below = sum(source.pool.allocation(one) for one in disks.chain(source.pool, drive.volume))
+        return name
+    base = disks.next_free(target.pool, name)
+    _bring_disk(drive.volume, f"{node}.{WHOLE}", source, base, target, progress)
+    overlay = disks.next_free(target.pool, name)  # as other copies have: a disk without a base counts as damaged
+    target.pool.create_overlay(overlay, base)
+    return overlay
+
+
+def _bring_disk(origin: str, whole: str, source: Hypervisor, name: str, target: Hypervisor, progress: Progress) -> None:
+    """Copy a disk with all that it is based on.
+
+    :param whole: the volume that has it in one file meanwhile.
+    """
+    size = sum(source.pool.allocation(one) for one in disks.chain(source.pool, origin))
     for host in (source, target):
-        contents.require_space(host.pool, below, f"'{name}' in one file on '{host.name}'")
-    progress.say(f"{drive.what}: making one file")
-    source.pool.copy(whole, drive.volume)
+        contents.require_space(host.pool, size, f"'{name}' in one file on '{host.name}'")
+    progress.say(f"{origin}: making one file")
+    source.pool.copy(whole, origin)
     try:
         _stream(whole, source, name, target, progress)
     finally:
@@ -57,7 +71,7 @@ def _stream(origin: str, source: Hypervisor, name: str, target: Hypervisor, prog
     target.pool.refresh()  # libvirt reads the format from the content
 
 
-def shared(name: str, source: Hypervisor, target: Hypervisor, progress: Progress) -> None:
+def _share(name: str, source: Hypervisor, target: Hypervisor, progress: Progress) -> None:
     """Give another pool a CD that labs share, unless it has it.
 
     :raises WinlabError: it can't be read or written, or has changed since it was uploaded.
