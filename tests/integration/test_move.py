@@ -52,7 +52,7 @@ class Lab:
 
     def move(self, to: str, *words: str) -> dict[str, Any]:
         done = self.first.winlab("move", NODE, to, *words, "-o", "json")
-        return dict(json.loads(done.stdout))
+        return dict(json.loads(done.stdout.splitlines()[-1])["result"])  # the lines before are events
 
     def check_moved(self, to: str) -> None:
         """The node is there alone, with what it had, and nothing is left where it was."""
