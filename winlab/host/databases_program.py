@@ -112,7 +112,8 @@ def northd_text(others: Sequence[str]) -> str:
     """
     words = []
     for one in DATABASES:
-        remotes = ",".join([one.socket, *(f"ssl:{address}:{one.port}" for address in others)])
+        # the socket last: northd sends no probes if it is the first, and would wait for a dead leader (ovn-northd.c)
+        remotes = ",".join([*(f"ssl:{address}:{one.port}" for address in others), one.socket])
         words.append(f"--ovn{one.short}-db={remotes}")
     return " ".join([*words, f"--private-key={KEY}", f"--certificate={CERTIFICATE}", f"--ca-cert={AUTHORITY}"]) + "\n"
 

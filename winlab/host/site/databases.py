@@ -73,6 +73,12 @@ def are_here() -> bool:
     return program.PROGRAM.exists()
 
 
+def is_waiting() -> bool:
+    """Whether this host's servers run, but have not found a cluster yet."""
+    seen = [status(one) for one in DATABASES]
+    return any(one is not None and not one.members for one in seen)
+
+
 def is_clustered(one: Database) -> bool:
     """Whether this host's copy of a database is one of a cluster, or waits for one."""
     return run(["ovsdb-tool", "db-is-clustered", str(one.file)], check=False, timeout=20).returncode == 0
@@ -172,6 +178,9 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> bool:
     if known.joined and len(known.databases) < MOST and all(is_clustered(one) for one in DATABASES):
         # it could become the active one, and then not reach a leader on a host that it does not know
         run(["ovn-appctl", "--timeout=10", "-t", "ovn-northd", "pause"], check=False, timeout=20)
+    if is_waiting():
+        progress.say("OVN's databases wait here until three hosts can have them")
+        return False
     if is_usable(5 if known.joined else PATIENCE):
         return True
     progress.say("OVN's databases have no leader yet: most of the hosts that have them must be on")

@@ -124,8 +124,8 @@ def test_the_servers_have_the_files_and_sockets_of_ovn_ctl_and_their_own_certifi
     assert "/etc/winlab/tls/databases-key.pem" in text
     assert "/tls/key.pem" not in text  # a host's own certificate opens nothing here
     said = program.northd_text([ALL[0], ALL[2]])
-    assert f"--ovnnb-db=unix:/run/ovn/ovnnb_db.sock,ssl:{ALL[0]}:6641,ssl:{ALL[2]}:6641" in said
-    assert f"--ovnsb-db=unix:/run/ovn/ovnsb_db.sock,ssl:{ALL[0]}:6645,ssl:{ALL[2]}:6645" in said
+    assert f"--ovnnb-db=ssl:{ALL[0]}:6641,ssl:{ALL[2]}:6641,unix:/run/ovn/ovnnb_db.sock" in said
+    assert f"--ovnsb-db=ssl:{ALL[0]}:6645,ssl:{ALL[2]}:6645,unix:/run/ovn/ovnsb_db.sock" in said
     assert f"{program.PROGRAM} nb\n" in program.drop_in_text("nb")
 
 
