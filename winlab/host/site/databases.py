@@ -128,8 +128,9 @@ def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candi
     """
     own = {known.chassis: relay.address_of(known.southbound)}
     hosts = own | {name: address for name, address in known.databases.items() if name in {*others, chassis}}
-    wanted = len({*others, chassis} - {known.chassis}) >= MOST - 1 and (chassis in hosts or len(hosts) < MOST)
-    if asked and wanted:
+    if len({*others, chassis} - {known.chassis}) < MOST - 1 and not are_here():
+        return {}
+    if asked and (chassis in hosts or len(hosts) < MOST):
         hosts[chassis] = str(asked.address)
     return hosts if len(hosts) > 1 else {}
 
@@ -239,6 +240,7 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
     if are_here() and len(waiting) < MOST - 1 and all(_members(one) == 1 for one in DATABASES):
         bring_back(record, progress)  # the others have left
     if are_here():
+        _drop_lost(known)
         publish(known)
     if are_here() or len(waiting) < MOST - 1:
         return known
@@ -262,6 +264,15 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
         )
     publish(known)
     return known
+
+
+def _drop_lost(known: HostFacts) -> None:
+    """Remove the members from the cluster whose place another host has taken."""
+    for one in DATABASES:
+        seen = status(one)
+        for address in seen.members if seen and len(known.databases) == MOST else ():
+            if address not in known.databases.values() and not listens(address):
+                _appctl(one, "cluster/kick", one.member(address))
 
 
 def publish(known: HostFacts) -> None:
