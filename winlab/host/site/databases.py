@@ -351,7 +351,7 @@ def _is_stale(one: Database, cluster: str) -> bool:
 
 
 def leave(known: HostFacts, progress: Progress) -> None:
-    """Have a cluster go on without this host. Of two that would be left, only the first host stays.
+    """Leave the cluster. Of the two hosts that would be left, only the first one stays in it.
 
     It changes nothing if there is no leader.
     """
