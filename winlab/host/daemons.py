@@ -342,7 +342,7 @@ def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
 
 
 def halt(service: str, progress: Progress) -> None:
-    """Stop a service, whoever started it."""
+    """Stop a service, also one that setup did not start."""
     if has_systemd():
         _stop_units(list(pick_units(service, lambda unit: _unit_state("cat", unit))), progress)
     for name in reversed([] if has_systemd() else SERVICES[service]):
@@ -362,7 +362,7 @@ def halted(service: str, record: Record, progress: Progress) -> Iterator[None]:
         yield
     finally:
         ensure(service, record, progress)
-        if was:  # whoever started it before, teardown treats it as before
+        if was:  # teardown treats it as before
             record.changes = before
             record.save()
 

@@ -1,7 +1,7 @@
 """The programs of OVN's clustered databases (RAFT, man ovsdb 7): their files, arguments and systemd drop-ins. Pure.
 
-ovn-ctl starts a server of a cluster only after it has waited for the others, so winlab starts both servers itself, with
-the files, sockets and process ids that ovn-ctl gives them. Nothing of this is there while one host has the databases.
+ovn-ctl waits for the other servers of a cluster when it starts one. So winlab starts both servers itself, with the files,
+sockets and process ids that ovn-ctl gives them. Nothing of this is used while one host has the databases.
 """
 
 from __future__ import annotations
@@ -112,7 +112,8 @@ def northd_text(others: Sequence[str]) -> str:
     """
     words = []
     for one in DATABASES:
-        remotes = ",".join([one.socket, *(f"ssl:{address}:{one.port}" for address in others)])
+        # the socket last: northd sends no probes if it is the first, and would wait for a dead leader (ovn-northd.c)
+        remotes = ",".join([*(f"ssl:{address}:{one.port}" for address in others), one.socket])
         words.append(f"--ovn{one.short}-db={remotes}")
     return " ".join([*words, f"--private-key={KEY}", f"--certificate={CERTIFICATE}", f"--ca-cert={AUTHORITY}"]) + "\n"
 

@@ -33,7 +33,10 @@ assert topology
 def messages_of_hosts() -> list[bytes]:
     key = certificates.make_key()
     request = certificates.make_request("c2", key)
-    asked = messages.Request(chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442)
+    candidate = messages.Candidate(request=request, address="198.51.100.2")
+    asked = messages.Request(
+        chassis="c2", request=request, tunnel_address="203.0.113.2", tunnel_mtu=1442, databases=candidate
+    )
     return [asked.model_dump_json().encode()]
 
 

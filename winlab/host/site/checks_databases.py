@@ -62,6 +62,8 @@ def judge(one: Database, found: databases.Status | None, lost: set[str], joined:
     elif lost & {*found.members}:
         state, detail = Status.WARN, f"can't be reached: {', '.join(sorted(lost & {*found.members}))}"
         cure = f"Turn that host on; let port {one.raft} pass. Nothing can be changed if one more is lost."
+    elif len(found.members) == 1:
+        state, detail, cure = Status.WARN, "the other hosts have left the cluster", f"{SETUP} It ends the cluster."
     elif len(found.members) < databases.MOST:
         state, detail = Status.WARN, f"on {len(found.members)} hosts: {', '.join(found.members)}"
         cure = "Run 'sudo winlab host setup --join SITE' again on a host of the site that does not have them."

@@ -73,6 +73,12 @@ def are_here() -> bool:
     return program.PROGRAM.exists()
 
 
+def is_waiting() -> bool:
+    """Whether this host's servers run, but have not found a cluster yet."""
+    seen = [status(one) for one in DATABASES]
+    return any(one is not None and not one.members for one in seen)
+
+
 def is_clustered(one: Database) -> bool:
     """Whether this host's copy of a database is one of a cluster, or waits for one."""
     return run(["ovsdb-tool", "db-is-clustered", str(one.file)], check=False, timeout=20).returncode == 0
@@ -122,8 +128,9 @@ def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candi
     """
     own = {known.chassis: relay.address_of(known.southbound)}
     hosts = own | {name: address for name, address in known.databases.items() if name in {*others, chassis}}
-    wanted = len({*others, chassis} - {known.chassis}) >= MOST - 1 and (chassis in hosts or len(hosts) < MOST)
-    if asked and wanted:
+    if len({*others, chassis} - {known.chassis}) < MOST - 1 and not are_here():
+        return {}
+    if asked and (chassis in hosts or len(hosts) < MOST):
         hosts[chassis] = str(asked.address)
     return hosts if len(hosts) > 1 else {}
 
@@ -172,6 +179,9 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> bool:
     if known.joined and len(known.databases) < MOST and all(is_clustered(one) for one in DATABASES):
         # it could become the active one, and then not reach a leader on a host that it does not know
         run(["ovn-appctl", "--timeout=10", "-t", "ovn-northd", "pause"], check=False, timeout=20)
+    if is_waiting():
+        progress.say("OVN's databases wait here until three hosts can have them")
+        return False
     if is_usable(5 if known.joined else PATIENCE):
         return True
     progress.say("OVN's databases have no leader yet: most of the hosts that have them must be on")
@@ -230,6 +240,7 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
     if are_here() and len(waiting) < MOST - 1 and all(_members(one) == 1 for one in DATABASES):
         bring_back(record, progress)  # the others have left
     if are_here():
+        _drop_lost(known)
         publish(known)
     if are_here() or len(waiting) < MOST - 1:
         return known
@@ -253,6 +264,15 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
         )
     publish(known)
     return known
+
+
+def _drop_lost(known: HostFacts) -> None:
+    """Remove the members from the cluster whose place another host has taken."""
+    for one in DATABASES:
+        seen = status(one)
+        for address in seen.members if seen and len(known.databases) == MOST else ():
+            if address not in known.databases.values() and not listens(address):
+                _appctl(one, "cluster/kick", one.member(address))
 
 
 def publish(known: HostFacts) -> None:
@@ -331,7 +351,7 @@ def _is_stale(one: Database, cluster: str) -> bool:
 
 
 def leave(known: HostFacts, progress: Progress) -> None:
-    """Have a cluster go on without this host. Of two that would be left, only the first host stays.
+    """Leave the cluster. Of the two hosts that would be left, only the first one stays in it.
 
     It changes nothing if there is no leader.
     """

@@ -72,7 +72,7 @@ def test_what_a_server_says_of_its_cluster_is_understood() -> None:
         ({"c1", "c3"}, ["c2", "c3"], "c2", {"c1", "c2", "c3"}),
         ({"c1", "c2", "c3"}, ["c2", "c3"], "c4", {"c1", "c2", "c3"}),
         ({"c1", "c2", "c3"}, ["c2"], "c4", {"c1", "c2", "c4"}),  # the third has left
-        ({"c1", "c2", "c3"}, ["c2"], "c2", {"c1", "c2"}),
+        ({"c1", "c2", "c3"}, ["c2"], "c2", {}),
     ],
 )
 def test_the_first_three_hosts_that_ask_have_the_databases(
@@ -80,6 +80,22 @@ def test_the_first_three_hosts_that_ask_have_the_databases(
 ) -> None:
     known = FIRST.model_copy(update={"databases": {name: f"198.51.100.{name[1]}" for name in had}})
     assert set(databases.choose(known, others, chassis, ASKED)) == set(chosen)
+
+
+def test_a_host_stays_in_a_cluster_that_lost_its_third(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "are_here", lambda: True)
+    known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
+    assert set(databases.choose(known, ["c2"], "c2", ASKED)) == {"c1", "c2"}
+
+
+def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(databases, "run", lambda words, **_: said.append(" ".join(words[-2:])))
+    monkeypatch.setattr(databases, "status", lambda _one: databases.Status((*ALL, "198.51.100.4"), ALL[0]))
+    monkeypatch.setattr(databases, "listens", lambda address: address != ALL[2])
+    known = FIRST.model_copy(update={"databases": {"c1": ALL[0], "c2": ALL[1], "c4": "198.51.100.4"}})
+    databases._drop_lost(known)
+    assert said == [f"{one.name} ssl:{ALL[2]}:{one.raft}" for one in DATABASES]
 
 
 def test_a_host_of_an_earlier_winlab_gets_none() -> None:
@@ -124,8 +140,8 @@ def test_the_servers_have_the_files_and_sockets_of_ovn_ctl_and_their_own_certifi
     assert "/etc/winlab/tls/databases-key.pem" in text
     assert "/tls/key.pem" not in text  # a host's own certificate opens nothing here
     said = program.northd_text([ALL[0], ALL[2]])
-    assert f"--ovnnb-db=unix:/run/ovn/ovnnb_db.sock,ssl:{ALL[0]}:6641,ssl:{ALL[2]}:6641" in said
-    assert f"--ovnsb-db=unix:/run/ovn/ovnsb_db.sock,ssl:{ALL[0]}:6645,ssl:{ALL[2]}:6645" in said
+    assert f"--ovnnb-db=ssl:{ALL[0]}:6641,ssl:{ALL[2]}:6641,unix:/run/ovn/ovnnb_db.sock" in said
+    assert f"--ovnsb-db=ssl:{ALL[0]}:6645,ssl:{ALL[2]}:6645,unix:/run/ovn/ovnsb_db.sock" in said
     assert f"{program.PROGRAM} nb\n" in program.drop_in_text("nb")
 
 
@@ -137,6 +153,7 @@ def test_the_servers_have_the_files_and_sockets_of_ovn_ctl_and_their_own_certifi
         (databases.Status(ALL, ALL[0]), {ALL[2]}, False, Status.WARN, "can't be reached: 198.51.100.3"),
         (databases.Status(ALL, ALL[0], (ALL[2],)), set(), False, Status.WARN, "behind: 198.51.100.3"),
         (databases.Status(ALL[:2], ALL[0]), set(), False, Status.WARN, "on 2 hosts"),
+        (databases.Status(ALL[:1], ALL[0]), set(), False, Status.WARN, "have left"),
         (databases.Status(ALL), {ALL[1], ALL[2]}, False, Status.FAIL, "no leader"),
         (databases.Status(()), set(), False, Status.WARN, "waits"),
         (None, set(), False, Status.FAIL, "does not run"),
