@@ -125,7 +125,7 @@ def is_pair(pair: Pair) -> bool:
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
         return certificate.public_key() == _private(pair.key).public_key()
-    except ValueError:
+    except (UnsupportedAlgorithm, ValueError):
         return False
 
 
@@ -134,7 +134,7 @@ def fault(certificate: str, key: str, authority: str, chassis: str) -> str:
     try:
         given, issuer = (x509.load_pem_x509_certificate(text.encode()) for text in (certificate, authority))
         given.verify_directly_issued_by(issuer)
-    except (InvalidSignature, TypeError, ValueError) as error:
+    except (InvalidSignature, TypeError, UnsupportedAlgorithm, ValueError) as error:
         return f"was not signed by the site's authority ({error or type(error).__name__})"
     names = [str(one.value) for one in given.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if names != [chassis]:
