@@ -107,6 +107,7 @@ def join(site: str, address: str, known: HostFacts, record: Record, progress: Pr
         tunnel_address=own,
         tunnel_mtu=mtu,
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
+        external_address=known.external_address or None,
     )
     progress.say(f"asking {destination.target} to admit this host")
     answer = messages.read(Answer, ask(destination, request), destination.target)

@@ -24,7 +24,7 @@ class Request(BaseModel):
     """Of a host that joins.
 
     ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
-    of the site that it has joined already; empty: none.
+    of the site that it has joined already, and ``external_address`` its address on its external bridge; empty: none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +35,7 @@ class Request(BaseModel):
     tunnel_address: IPv4Address
     tunnel_mtu: Mtu
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    external_address: IPv4Address | None = None
 
 
 class Answer(BaseModel):
