@@ -86,7 +86,8 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     mtu = tunnels.ensure(own, known.datapath, record, progress)
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
-    addresses = external.assigned(known, request.chassis, others(known.chassis))
+    held = str(request.external_address or "")
+    addresses = external.assigned(known, request.chassis, others(known.chassis), held)
     known = known.model_copy(
         update={"southbound": relay.southbound(address), "external_addresses": addresses}
     ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})

@@ -21,10 +21,11 @@ BFD_MS = 300
 BFD = ("bfd-min-rx", "bfd-min-tx")  # options of NB_Global, man ovn-nb
 
 
-def assigned(known: HostFacts, chassis: str, there: Collection[str]) -> dict[str, str]:
+def assigned(known: HostFacts, chassis: str, there: Collection[str], own: str = "") -> dict[str, str]:
     """The external addresses of the site's other hosts by chassis, with one for *chassis*.
 
     :param there: the chassis that OVN knows: if all addresses are taken, those of hosts that are gone are free.
+    :param own: the address that the host has already; it keeps that if this host has forgotten whose it is.
     :raises HostError: none is free.
     """
     held = known.external_addresses
@@ -32,7 +33,8 @@ def assigned(known: HostFacts, chassis: str, there: Collection[str]) -> dict[str
         return held
     every = host_addresses(known.external_cidr)
     for taken in (held, {name: address for name, address in held.items() if name in there}):
-        free = next((address for address in every if address not in taken.values()), None)
+        wanted = (own, *every) if own in every else every
+        free = next((address for address in wanted if address not in taken.values()), None)
         if free is not None:
             return {**taken, chassis: free}
     raise HostError(

@@ -90,6 +90,7 @@ def join(
         authority=certificates.fingerprint(relay.text(program.AUTHORITY)),
         moves=certificates.make_request(known.chassis, key_for_moves),
         databases=Candidate(request=certificates.make_request(known.chassis, databases_key), address=towards),
+        external_address=known.external_address or None,
     )
     progress.say(f"asking {first} to admit this host")
     answer = messages.read(Answer, ask(first, request), str(first))

@@ -59,8 +59,9 @@ class Request(BaseModel):
     """Of a host that joins.
 
     ``tunnel_mtu`` is the largest packet inside its tunnels, in bytes. ``authority`` is the fingerprint of the authority
-    of the site that it has joined already; empty: none. ``moves`` asks for a certificate for moves of running machines.
-    ``databases`` is None from a winlab that knows no clusters.
+    of the site that it has joined already, and ``external_address`` its address on its external bridge; empty: none.
+    ``moves`` asks for a certificate for moves of running machines. ``databases`` is None from a winlab that knows no
+    clusters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,6 +74,7 @@ class Request(BaseModel):
     authority: str = Field("", pattern=r"^([0-9a-f]{64})?$")
     moves: Pem | None = None
     databases: Candidate | None = None
+    external_address: IPv4Address | None = None
 
 
 class Answer(BaseModel):

@@ -41,6 +41,9 @@ def test_a_host_keeps_its_address_and_gets_that_of_one_that_is_gone_only_if_all_
     known = known.model_copy(update={"external_addresses": first})
     assert external.assigned(known, "c2", []) == first
     assert external.assigned(known, "c3", [])["c3"] == "10.9.0.3"
+    assert external.assigned(known, "c3", [], "10.9.0.9")["c3"] == "10.9.0.9"
+    assert external.assigned(known, "c3", [], "10.9.0.2")["c3"] == "10.9.0.3"  # another host's
+    assert external.assigned(known, "c3", [], "10.9.0.77")["c3"] == "10.9.0.3"  # a lab's
     full = {f"c{i}": address for i, address in enumerate(host_addresses(known.external_cidr))}
     known = known.model_copy(update={"external_addresses": full})
     assert external.assigned(known, "new", full.keys() - {"c5"})["new"] == full["c5"]
