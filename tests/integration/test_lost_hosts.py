@@ -148,8 +148,6 @@ def test_a_host_that_is_cut_off_keeps_what_destroy_left(site: Site) -> None:
 
 def test_a_host_that_was_rebooted_answers_with_its_machines_off(site: Site) -> None:
     site.plant("boot")
-    site.first.winlab("autostart", "on", "--lab", "boot", check=False)
-    site.second.run("virsh", "-c", "qemu:///system", "autostart", "--disable", "winlab-boot.linux-1")
     site.second.off()
     states = site.states("without power", "boot")
     assert states["linux-1"][0] == "unknown"
@@ -159,7 +157,7 @@ def test_a_host_that_was_rebooted_answers_with_its_machines_off(site: Site) -> N
     states = site.states("booted again", "boot")
     assert states["linux-1"][0] == "off"
     assert "as after a reboot of its host" in states["linux-1"][1]
-    site.second.run("virsh", "-c", "qemu:///system", "autostart", "winlab-boot.linux-1")
+    site.first.winlab("autostart", "on", "--lab", "boot")
     site.second.off()
     site.second.on()
     site.second.winlab("host", "setup")

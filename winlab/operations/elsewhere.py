@@ -10,7 +10,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.design.spec.model import Spec
 from winlab.errors import NotFoundError
 from winlab.events import Listener, Note, Told
-from winlab.operations import absent, apply, planning, recorded, resize
+from winlab.operations import absent, apply, planning, recorded, registry, resize
 from winlab.operations.drift.model import Drift
 from winlab.site import Site
 
@@ -23,16 +23,16 @@ def spec(lab: str, site: Site, again: Mapping[str, str]) -> Spec:
 
     :param again: the nodes that are made again, and the hypervisor of each; empty: any that the site has.
     :raises NotFoundError: this account has no record of the lab, or the lab has no such node.
+    :raises HostError: the list of hypervisors can't be read.
     """
     held, own = recorded.read(site.folder(lab)), resize.unchanged(lab, site)
     nodes = {node.name: node.hypervisor for node in held.wanted.plan.nodes}
     for name in again:
         if name not in nodes:
             raise NotFoundError(f"The lab '{lab}' has no node '{name}'.", cure=f"It has: {', '.join(nodes)}.")
-    with site.hypervisors() as hosts:
-        most = len(hosts.each) + len(hosts.silent)
-    used = {host for host in {**nodes, **again}.values() if host}
-    count = max(len(used), min(own.hypervisors, most))
+    there = registry.names(site)
+    used = {host for host in {**nodes, **again}.values() if host in there}
+    count = max(len(used), min(own.hypervisors, len(there)))
     return own if count == own.hypervisors else own.changed([f"hypervisors={count}"])
 
 

@@ -98,6 +98,17 @@ def test_flags_are_passed_to_the_operation(
     assert {name: given[name] for name in usual} == {**usual, **flags}
 
 
+def test_a_node_is_rebuilt_on_the_hypervisor_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[tuple[int, dict[str, Any]]]
+) -> None:
+    assert winlab(monkeypatch, "node", "rebuild", "node-1", "--on", "hypervisor-1") == 0
+    assert calls[0][1]["rebuild"] == "node-1"
+    assert winlab(monkeypatch, "node", "rebuild", "node-1", "--on", "other") == 2
+    assert "the site has no hypervisor 'other'" in capsys.readouterr().err
+    assert winlab(monkeypatch, "node", "rebuild", "node-9", "--on", "hypervisor-1") == 5
+    assert len(calls) == 1
+
+
 def test_only_the_last_node_goes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[tuple[int, dict[str, Any]]]
 ) -> None:

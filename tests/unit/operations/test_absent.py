@@ -281,6 +281,30 @@ def test_what_others_wrote_is_not_believed() -> None:
         assert Left.parse(f"{LEFT}{SECOND}/lab", bad) is None
 
 
+def test_destroy_ends_with_a_code_of_its_own_if_something_is_left(
+    removable: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("winlab.lab.Site", lambda: removable)
+    removable.made_from(SPLIT)
+    done = commands.ran("destroy")
+    assert (done.exit_code, "as far as it could be reached" in done.stdout) == (20, True)
+    assert f"'{SECOND}' still has node-2 of the lab 'lab'" in done.stdout
+    assert f"'{SECOND}' still has node-2" in commands.ran("list").stdout
+    removable.nb.others.clear()
+    removable.each = replace(removable.each, silent=())
+    assert commands.ran("destroy").exit_code == 0
+
+
+def test_a_node_that_is_off_after_a_reboot_of_its_host(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.made_from(WHOLE)
+    world.has(WHOLE, "controller-1", "node-1")
+    world.machines = [replace(one, state="off") for one in world.machines]
+    monkeypatch.setattr(clock, "skew", lambda *_: 0.0)
+    monkeypatch.setattr(pushed, "read", lambda *_: [])
+    monkeypatch.setattr(domains, "is_unexplained", lambda _, one: one.tag.node == "node-1")
+    assert [one.problem for one in look.status("lab", world)] == ["", look.REBOOTED]
+
+
 def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.made_from(SPLIT)
     world.has(SPLIT, "controller-1", "node-1")
