@@ -20,7 +20,8 @@ from saved import ID
 from winlab import snapshots
 from winlab.adapters import remote
 from winlab.adapters.remote import Remote
-from winlab.adapters.vm import durable, resources
+from winlab.adapters.vm import domains, durable, resources
+from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.hosts import HostStock
@@ -347,3 +348,36 @@ def test_a_host_that_can_not_be_flushed_leaves_no_snapshot(world: World, monkeyp
         save.save(ID, world.site, ignore)
     assert (snapshots.ids(), [pool.names("lab@") for pool in world.pools]) == ([], [[], []])
     assert world.running("lab")
+
+
+def test_a_host_that_is_lost_while_all_are_paused_continues_with_the_next_save(world: World) -> None:
+    far = world.plan.node("node-1").uuid
+    with pytest.MonkeyPatch.context() as patch:
+
+        def lost(work: Any) -> Any:
+            def call(conn: Any, *args: Any) -> None:
+                if conn.pool is world.pools[1]:
+                    raise HostError("The connection to libvirt was lost.")
+                work(conn, *args)
+
+            return call
+
+        def refresh() -> None:
+            if world.states[far] == "suspended":
+                raise HostError("The connection to libvirt was lost.")
+
+        patch.setattr(machines, "save", lost(machines.save))
+        patch.setattr(domains, "resume", lost(domains.resume))
+        patch.setattr(world.pools[1], "refresh", refresh)
+        with pytest.raises(HostError, match="lost"):
+            save.save(ID, world.site, ignore)
+    assert {uuid: state for uuid, state in world.states.items() if state != "running"} == {far: "suspended"}
+    turned_off = world.site.each
+    turn_off(world)
+    with pytest.raises(HostError, match=f"'{SECOND}' does not answer"):
+        save.save(ID, world.site, ignore)
+    world.site.each = turned_off
+    told: list[Event] = []
+    save.save(ID, world.site, told.append)
+    assert "These run again: node-1." in notes(told)
+    assert (world.running("lab"), world.marks()) == (True, [])
