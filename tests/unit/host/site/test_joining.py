@@ -210,6 +210,8 @@ def test_a_damaged_key_of_this_host_is_reported(links: None, monkeypatch: pytest
     monkeypatch.setattr(program, "FOLDER", tmp_path)
     monkeypatch.setattr(program, "KEY", tmp_path / "key.pem")
     monkeypatch.setattr(program, "AUTHORITY", tmp_path / "ca.pem")
+    monkeypatch.setattr(join, "_resolve", lambda _: "198.51.100.1")
+    monkeypatch.setattr(tunnels, "towards", lambda _: "198.51.100.2")
     program.KEY.write_bytes(b"\xff")
     with pytest.raises(HostError, match=r"key\.pem', is damaged") as caught:
         join.join("h1", "203.0.113.2", HostFacts(chassis="c2"), Record(tmp_path / "changes.yaml"), Quiet())

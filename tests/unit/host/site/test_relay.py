@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess  # noqa: TID251 - a process in the relay's place
+import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,10 @@ def test_the_relay_is_outdated_if_its_arguments_or_its_program_changed(
     monkeypatch.setattr(program, "arguments", lambda: ("ovsdb-server", "1000"))
     monkeypatch.setattr(daemons, "relay_pid", lambda: 0)
     assert not relay._is_outdated()  # it does not run
-    with subprocess.Popen([server, "1000", "1"]) as process:
+    with subprocess.Popen([server, "1000", "1"]) as process, ExitStack() as ending:
+        ending.callback(process.kill)
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():  # Linux sets it a little after the program begins
+            time.sleep(0.01)
         monkeypatch.setattr(daemons, "relay_pid", lambda: process.pid)
         assert not relay._is_outdated()
         monkeypatch.setattr(program, "arguments", lambda: ("ovsdb-server", "1001"))
@@ -29,7 +34,6 @@ def test_the_relay_is_outdated_if_its_arguments_or_its_program_changed(
         monkeypatch.setattr(program, "arguments", lambda: ("ovsdb-server", "1000"))
         server.unlink()
         assert relay._is_outdated()
-        process.kill()
 
 
 def test_its_logs_are_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
