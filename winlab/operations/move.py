@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
-from winlab.adapters.vm import domains, migration
+from winlab.adapters.vm import domains, first_boot, migration
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import moved
@@ -113,6 +113,12 @@ class _Moving:
             raise GuestError(
                 f"'{node.name}' is {state}, and can't be moved.",
                 cure=f"'winlab status --lab {self._lab}' shows where it is. If it is there, stop or start it first.",
+            )
+        if first_boot.is_marked(source.conn, node):
+            # seen with TCG: a machine that moved while its boot loader ran got no more timer interrupts
+            raise GuestError(
+                f"The first boot of '{node.name}' is not complete.",
+                cure="Run the lab's create command again: it finishes that. Then move the node.",
             )
         if migration.has_saved_memory(source, node):
             raise GuestError(
