@@ -1,4 +1,4 @@
-"""Storage volumes through libvirt's storage API, so that a remote hypervisor needs no file access.
+"""winlab's storage pool: volumes by their names, and the base volumes that labs share.
 
 Volumes carry their owner in their names (:mod:`winlab.design.plan.volume_names`). Volumes that labs share are named
 ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
@@ -7,31 +7,26 @@ its size: the marker is made last and deleted first. The maker of a base volume 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import files, locks, settings, stopping
-from winlab.adapters.vm.connection import answering, explained
-from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
+from winlab import files, locks, stopping
+from winlab.adapters.vm.contents import Contents
+from winlab.adapters.vm.pool import lock, no_volume, volume_xml
+from winlab.errors import ConflictError
 
-CHUNK = 1 << 18
-MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins a new file at 2 MiB
 MARKER = ".complete"
 CLAIM = ".claim"
 # seconds without growth after which no one is writing a base volume that has no marker, and no claim from this host
 ABANDONED = 60.0
-REFRESH_TRIES = 600  # a second each: libvirt copies a whole disk meanwhile, even if the winlab that asked was killed
-_pool_lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
 def flush() -> None:
@@ -39,62 +34,8 @@ def flush() -> None:
     os.sync()
 
 
-class StoragePool:
+class StoragePool(Contents):
     """winlab's storage pool."""
-
-    def __init__(self, conn: libvirt.virConnect, pool: str = settings.POOL) -> None:
-        self._conn = conn
-        self.pool = pool
-        try:
-            self._pool = conn.storagePoolLookupByName(pool)
-            if not self._pool.isActive():
-                self._pool.create()
-        except libvirt.libvirtError as error:
-            raise HostError(
-                f"libvirt has no usable storage pool '{pool}'.",
-                why=str(error),
-                cure="Run 'sudo winlab host setup'; it can be run at any time.",
-            ) from error
-
-    def refresh(self, tries: int = REFRESH_TRIES) -> None:
-        """Make libvirt read the folder again: it does not notice new logs."""
-        with explained(f"The storage pool '{self.pool}' can't be refreshed."):
-            for attempt in range(tries):
-                try:
-                    with _pool_lock:
-                        self._pool.refresh(0)
-                    return
-                except libvirt.libvirtError as error:
-                    # another process is using the pool
-                    if "asynchronous jobs" not in str(error) or attempt == tries - 1:
-                        raise
-                    stopping.sleep(1)
-
-    @property
-    @answering()
-    def folder(self) -> Path:
-        """The pool's path on the hypervisor."""
-        return Path(str(etree.fromstring(self._pool.XMLDesc(0).encode()).findtext("target/path")))
-
-    @answering()
-    def free(self, *, patient: bool = True) -> int:
-        """How many bytes are free on the pool's file system.
-
-        :param patient: wait while the pool is busy; otherwise what libvirt saw last counts.
-        """
-        with nullcontext() if patient else suppress(WinlabError):
-            self.refresh(REFRESH_TRIES if patient else 1)
-        return int(self._pool.info()[3])
-
-    @answering()
-    def names(self, prefix: str = "") -> list[str]:
-        """The names of the volumes that begin with *prefix*, sorted."""
-        with _pool_lock:
-            return sorted(name for name in self._pool.listVolumes() if name.startswith(prefix))
-
-    def exists(self, name: str) -> bool:
-        """Whether the volume exists."""
-        return self._find(name) is not None
 
     def is_complete(self, name: str) -> bool:
         """Whether a base volume exists with all of its content.
@@ -116,51 +57,6 @@ class StoragePool:
         except (ValueError, KeyError, TypeError):
             return ""
 
-    def digest(self, name: str, tell: Callable[[float], None]) -> str:
-        """The SHA-256 of a volume's whole content; ``tell`` is called with the progress, 0 to 1.
-
-        :raises WinlabError: it can't be read.
-        """
-        size, sent, digest = max(1, self._physical(name)), 0, hashlib.sha256()
-        with closing(self.chunks(name)) as chunks:
-            for chunk in chunks:
-                digest.update(chunk)
-                sent += len(chunk)
-                tell(min(1.0, sent / size))
-        return digest.hexdigest()
-
-    @answering()
-    def path(self, name: str) -> Path:
-        """The volume's path on the hypervisor."""
-        return Path(self._get(name).path())
-
-    @answering()
-    def capacity(self, name: str) -> int:
-        """The volume's size as a guest sees it, in bytes."""
-        return int(self._get(name).info()[1])
-
-    @answering()
-    def backing(self, name: str) -> Path | None:
-        """The path, on the hypervisor, of a volume's backing file; None if it has none."""
-        return _backing(self._get(name))
-
-    @answering()
-    def backings(self) -> dict[str, Path]:
-        """The paths of the backing files of all volumes that have one, by the volumes' names. Reads each one's XML."""
-        with _pool_lock:
-            volumes = self._pool.listAllVolumes()
-        found = {}
-        for volume in volumes:
-            try:
-                path = _backing(volume)
-            except libvirt.libvirtError as error:
-                if error.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:  # it was just removed
-                    raise
-            else:
-                if path is not None:
-                    found[str(volume.name())] = path
-        return found
-
     def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
         """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
 
@@ -168,11 +64,11 @@ class StoragePool:
         :raises ConflictError: *backing* was being removed.
         """
         capacity = (capacity_mib or 0) << 20
-        xml = _volume_xml(name, "qcow2", capacity)
+        xml = volume_xml(name, "qcow2", capacity)
         if backing is not None:
             capacity = max(capacity, self.capacity(backing))
             kind = "qcow2" if backing.endswith(".qcow2") else "raw"
-            xml = _volume_xml(name, "qcow2", capacity)
+            xml = volume_xml(name, "qcow2", capacity)
             xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
         self._create(name, xml)
         # retire() deletes the marker before it looks for overlays: it sees this one, or we see no marker
@@ -183,64 +79,6 @@ class StoragePool:
                 why="Another winlab is pruning images.",
                 cure="Run the same command again; it uploads the image anew.",
             )
-
-    def create_overlay(self, name: str, backing: str) -> None:
-        """Make a qcow2 volume over another one that nothing will write to. An existing one of that name is replaced.
-
-        :raises NotFoundError: there is no volume *backing*.
-        """
-        xml = _volume_xml(name, "qcow2", self.capacity(backing))
-        kind = "qcow2" if backing.endswith(".qcow2") else "raw"
-        xml.append(X.backingStore(X.path(str(self.path(backing))), X.format(type=kind)))
-        self._create(name, xml)
-
-    def copy(self, name: str, source: str) -> None:
-        """Make a volume with the content of another one, which stays. An existing one of that name is replaced.
-
-        :raises NotFoundError: there is no volume *source*.
-        """
-        kind = "qcow2" if source.endswith(".qcow2") else "raw"
-        xml = etree.tostring(_volume_xml(name, kind, self.capacity(source)), encoding="unicode")
-        with _pool_lock:
-            origin = self._get(source)
-            self.delete(name)
-            try:
-                self._pool.createXMLFrom(xml, origin, 0)
-            except libvirt.libvirtError as error:
-                raise _no_volume(name, error) from error
-
-    @contextmanager
-    def filling(self, name: str, capacity: int) -> Iterator[Callable[[int, bytes], None]]:
-        """Make a sparse raw volume, and fill it in a with-block. An existing one of that name is replaced.
-
-        Yields a function that takes an offset and bytes, in ascending order; what is left out is zero. If the block
-        fails, nothing is left of the volume.
-
-        :param capacity: the volume's size, in bytes.
-        """
-        volume, stream, at = self._create(name, _volume_xml(name, "raw", capacity)), self._conn.newStream(0), 0
-
-        def put(offset: int, content: bytes) -> None:
-            nonlocal at
-            if offset > at:
-                stream.sendHole(offset - at, 0)
-            view = memoryview(content)
-            while view:
-                view = view[stream.send(view.tobytes() if len(view) < CHUNK else bytes(view[:CHUNK])) :]
-            at = offset + len(content)
-
-        with explained(f"The volume '{name}' can't be written."):
-            try:
-                volume.upload(stream, 0, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
-                yield put
-                if at < capacity:
-                    stream.sendHole(capacity - at, 0)
-                stream.finish()
-            except BaseException:
-                with suppress(libvirt.libvirtError):  # the connection may be lost
-                    stream.abort()
-                self.delete(name)
-                raise
 
     def retire(self, name: str, is_used: Callable[[], bool]) -> bool:
         """Delete a base volume with its marker and claim, unless it is in use; returns whether it was deleted.
@@ -260,16 +98,6 @@ class StoragePool:
         self.delete(name)
         self.delete(name + CLAIM)
         return True
-
-    def upload(self, name: str, source: Path, tell: Callable[[float], None] = lambda _: None) -> None:
-        """Make a volume with the content of a local file. An existing one of that name is replaced.
-
-        libvirt detects from the content whether it is qcow2 or raw.
-
-        :param tell: receives the progress, 0 to 1.
-        """
-        # made as raw: otherwise libvirt would write its own qcow2 header
-        self._fill(name, self._create(name, _volume_xml(name, "raw", source.stat().st_size)), source, tell)
 
     def upload_base(
         self,
@@ -299,7 +127,7 @@ class StoragePool:
                         continue  # an earlier version is making it, without a claim
                     accept(files.sha256(source))  # before it is replaced: disks may be based on it
                 self.delete(name + MARKER)
-                volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
+                volume = self._create(name, volume_xml(name, "raw", source.stat().st_size))
                 size, digest = self._fill(
                     name, volume, source, lambda fraction: tell("uploading into the pool", fraction)
                 )
@@ -331,7 +159,7 @@ class StoragePool:
             with self._claimed(name, tell) as mine:
                 if mine:
                     self.write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
-                    volume = self._create(name, _volume_xml(name, "raw", source.stat().st_size))
+                    volume = self._create(name, volume_xml(name, "raw", source.stat().st_size))
                     size, digest = self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
                     flush()
                     self.write(name + MARKER, _marker(size, digest))
@@ -345,12 +173,12 @@ class StoragePool:
             self.delete(claim)
             self.delete(name)  # it may be incomplete: no one else could have finished it
         try:
-            with _pool_lock:
-                xml = _volume_xml(claim, "raw", len(mine))
+            with lock:
+                xml = volume_xml(claim, "raw", len(mine))
                 volume = self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_STORAGE_VOL_EXIST:
-                raise _no_volume(claim, error) from error
+                raise no_volume(claim, error) from error
             claimant = self._claimant(name)
             tell(f"another winlab (process {locks.signer(claimant) or '?'}) is uploading it", None)
             if not locks.is_here(claimant) and self._stands_still(name, tell):
@@ -388,164 +216,7 @@ class StoragePool:
         stopping.sleep(5)
         return not self.is_complete(name) and self.allocation(name) == before
 
-    @answering()
-    def allocation(self, name: str) -> int:
-        """How many bytes of the pool the volume takes; -1 if there is no such volume."""
-        volume = self._find(name)
-        return -1 if volume is None else int(volume.info()[2])
-
-    def _physical(self, name: str) -> int:
-        """The size of a volume's file in bytes."""
-        with answering():
-            return int(self._get(name).infoFlags(libvirt.VIR_STORAGE_VOL_GET_PHYSICAL)[2])
-
-    def _fill(
-        self, name: str, volume: libvirt.virStorageVol, source: Path, tell: Callable[[float], None]
-    ) -> tuple[int, str]:
-        """Upload a file; returns how many bytes that were, and their SHA-256."""
-        size, digest, sent = source.stat().st_size, hashlib.sha256(), 0
-
-        def chunks() -> Iterator[bytes]:
-            nonlocal sent
-            with source.open("rb") as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-                    digest.update(chunk)
-                    sent += len(chunk)
-                    tell(sent / size)
-
-        self._send(name, volume, size, chunks())
-        self.refresh()
-        return sent, digest.hexdigest()
-
-    def write(self, name: str, content: bytes) -> None:
-        """Make a volume with this content. An existing one of that name is replaced."""
-        volume = self._create(name, _volume_xml(name, "raw", len(content)))
-        if content:
-            self._send(name, volume, len(content), [content])
-
-    def _send(self, name: str, volume: libvirt.virStorageVol, size: int, chunks: Iterable[bytes]) -> None:
-        stream = self._conn.newStream(0)
-        with explained(f"The upload to the volume '{name}' failed."):
-            try:
-                volume.upload(stream, 0, size, 0)
-                for chunk in chunks:
-                    view = chunk
-                    while view:
-                        view = view[stream.send(view) :]
-                stream.finish()
-            except BaseException:
-                with suppress(libvirt.libvirtError):  # the connection may be lost
-                    stream.abort()
-                self.delete(name)
-                raise
-
-    def download(self, name: str, offset: int = 0, most: int = MOST) -> bytes:
-        """The volume's content from *offset* on, at most *most* bytes. Empty if there is no such volume."""
-        volume = self._find(name)
-        if volume is None:
-            return b""
-        stream = self._conn.newStream(0)
-        content = bytearray()
-        # an offset past the end, or a log that was just rotated: there is nothing to read now
-        with suppress(libvirt.libvirtError):
-            volume.download(stream, offset, 0, 0)
-            while len(content) < most and (chunk := stream.recv(min(CHUNK, most - len(content)))):
-                content += chunk
-            if len(content) < most:
-                stream.finish()
-            else:
-                stream.abort()
-        return bytes(content)
-
-    def download_to(self, name: str, target: Path, tell: Callable[[float], None]) -> None:
-        """Write the whole content of a volume to a local file; ``tell`` is called with the progress, 0 to 1.
-
-        :raises WinlabError: the download failed.
-        """
-        self.refresh()
-        size = self.allocation(name)  # approximately; only for the progress
-        with target.open("wb") as file, closing(self.chunks(name)) as chunks:
-            for chunk in chunks:
-                file.write(chunk)
-                tell(min(1.0, file.tell() / max(1, size)))
-
-    def holds(self, name: str, source: Path) -> bool:
-        """Whether a volume has the same content as a local file. Reads all of it.
-
-        :raises WinlabError: it can't be read.
-        """
-        with source.open("rb") as file, closing(self.chunks(name)) as chunks:
-            return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
-
-    def chunks(self, name: str) -> Generator[bytes, None, None]:
-        """The whole content of a volume in pieces; aborted if the caller stops."""
-        volume = self._get(name)
-        stream = self._conn.newStream(0)
-        with explained(f"The download of the volume '{name}' failed."):
-            try:
-                volume.download(stream, 0, 0, 0)
-                while chunk := stream.recv(CHUNK):
-                    yield chunk
-                stream.finish()
-            except BaseException:
-                stream.abort()
-                raise
-
-    def delete(self, name: str) -> bool:
-        """Delete a volume; returns whether it existed."""
-        volume = self._find(name)
-        if volume is None:
-            return False
-        with _pool_lock, explained(f"The volume '{name}' can't be deleted."):
-            volume.delete(0)
-        return True
-
-    @answering()
-    def _find(self, name: str) -> libvirt.virStorageVol | None:
-        with _pool_lock:
-            try:
-                return self._pool.storageVolLookupByName(name)
-            except libvirt.libvirtError as error:
-                if error.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_VOL:
-                    return None
-                raise
-
-    def _get(self, name: str) -> libvirt.virStorageVol:
-        volume = self._find(name)
-        if volume is None:
-            raise NotFoundError(f"There is no volume '{name}' in the pool '{self.pool}'.")
-        return volume
-
-    def _create(self, name: str, xml: etree._Element) -> libvirt.virStorageVol:
-        with _pool_lock:
-            self.delete(name)
-            try:
-                return self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
-            except libvirt.libvirtError as error:
-                raise _no_volume(name, error) from error
-
-
-def _backing(volume: libvirt.virStorageVol) -> Path | None:
-    path = etree.fromstring(volume.XMLDesc(0).encode()).findtext("backingStore/path")
-    return None if path is None else Path(path)
-
-
-def _no_volume(name: str, error: libvirt.libvirtError) -> WinlabError:
-    cure = "Check that the pool has space: 'winlab doctor' shows it."
-    return WinlabError(f"The volume '{name}' can't be made.", why=str(error), cure=cure)
-
 
 def _marker(size: int, digest: str) -> bytes:
     """What the marker of a base volume says: the size of the complete volume, and the SHA-256 of what was uploaded."""
     return json.dumps({"size": size, "sha256": digest}).encode()
-
-
-def _volume_xml(name: str, kind: str, capacity: int) -> etree._Element:
-    return X.volume(
-        X.name(name),
-        X.capacity(str(capacity), unit="bytes"),
-        X.allocation("0", unit="bytes"),
-        # answers and seeds contain secrets: only root and QEMU may read them
-        X.target(X.format(type=kind), X.permissions(X.mode("0600"))),
-    )
