@@ -109,7 +109,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     :param lab: the lab that the run is for; events of shared steps carry it, too.
     :param command: what the run is for, for other processes that watch it.
     :raises SequenceError: the steps don't fit together; none was started.
-    :raises WinlabError: a step failed. Running steps are asked to stop; those not started stay
+    :raises WinlabError: a step failed. Running steps are asked to stop unless they finish; those not started stay
         undone. If several failed, a :class:`winlab.errors.LabError` has all.
     :raises KeyboardInterrupt: the user interrupted.
     :raises Stopped: the work was asked to stop, and no step had failed before.
@@ -167,6 +167,7 @@ class _Run:
         self._reached: set[State] = set()
         self._running: dict[Future[None], Step] = {}
         self._stop = threading.Event()
+        self._interrupted = threading.Event()  # stops also the steps that a failure does not
         self._failures: list[Exception] = []
 
     def all(self) -> list[Exception]:
@@ -184,6 +185,7 @@ class _Run:
                         self._take(future)
             except BaseException:
                 self._stop.set()
+                self._interrupted.set()
                 raise
         return self._failures
 
@@ -213,9 +215,10 @@ class _Run:
             raise error
 
     def _perform(self, step: Step) -> None:
-        voice = _Voice(step, self._numbers[step.reaches], self._teller, self._stop)
+        stop = self._interrupted if step.finishes else self._stop
+        voice = _Voice(step, self._numbers[step.reaches], self._teller, stop)
         try:
-            with stopping.by(self._stop):
+            with stopping.by(stop):
                 voice.tell(StepChecking())
                 if step.done():
                     voice.tell(StepSkipped())

@@ -35,6 +35,7 @@ class Step:
     :param after: the states that it needs, regardless of which steps reach them.
     :param also: other states that hold when it is done.
     :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
+    :param finishes: it runs to its end if another step fails meanwhile, but not if the user interrupts.
     """
 
     reaches: State
@@ -44,6 +45,7 @@ class Step:
     also: Iterable[State] = ()
     usual: float = 0.0
     load: Load = Load.WAITS
+    finishes: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", frozenset(self.after))

@@ -104,14 +104,22 @@ def golden_build(run: Run, built: Sequence[Plan], supply: Supply, *, alone: bool
 def once(steps: Sequence[Step]) -> list[Step]:
     """The steps, with only one for each state that labs share, such as an image: the first step that reaches it.
 
-    That step is done when all of them are: an image may be needed by one lab and no longer by another.
+    That step is done when all of them are: an image may be needed by one lab and no longer by another. If several
+    hypervisors get images, a failure on one does not stop the others' uploads.
     """
     own = [step for step in steps if step.reaches.lab]
     shared: dict[State, list[Step]] = {}
     for step in steps:
         if not step.reaches.lab:
             shared.setdefault(step.reaches, []).append(step)
-    return [*(replace(same[0], done=partial(_all_done, same)) for same in shared.values()), *own]
+    hosts = {state.host for state in shared if state.host}
+    return [
+        *(
+            replace(same[0], done=partial(_all_done, same), finishes=len(hosts) > 1 and bool(state.host))
+            for state, same in shared.items()
+        ),
+        *own,
+    ]
 
 
 def _all_done(steps: Iterable[Step]) -> bool:

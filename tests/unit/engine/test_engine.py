@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 import runs
@@ -251,6 +252,33 @@ def test_a_failure_ends_blocking_calls_of_other_steps() -> None:
 
     with pytest.raises(HostError, match="no"):
         engine.run([make("a", block), make("b", fail)], Recorder())
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_step_that_finishes_is_stopped_by_the_user_alone(interrupted: bool) -> None:
+    """An upload to another host must not suffer because one host is off."""
+    failed, stop, ended = threading.Event(), threading.Event(), list[str]()
+
+    def fail(_: Progress) -> None:
+        raise HostError("no")
+
+    def upload(progress: Progress) -> None:
+        failed.wait(10)
+        if interrupted:
+            stop.set()
+        for _ in range(10):
+            progress.say("uploading")
+            stopping.check()
+        ended.append("upload")
+
+    def listen(event: Event) -> None:
+        if isinstance(event, StepFailed):
+            failed.set()
+
+    steps = [make("f", fail), replace(make("u", upload), finishes=True), make("x", nothing, after="u")]
+    with pytest.raises(HostError, match="no"), stopping.by(stop):
+        engine.run(steps, listen)
+    assert ended == ([] if interrupted else ["upload"])
 
 
 def stopped_run(steps: Iterable[Step], tell: Callable[[Event], None], stop: threading.Event) -> BaseException | None:

@@ -109,6 +109,13 @@ def test_each_pool_has_its_own_base_and_payload() -> None:
         assert len([one for one in (*disk.needs, *inserted.needs) if one.host]) == 2
 
 
+def test_uploads_to_several_hypervisors_do_not_stop_each_other() -> None:
+    steps = every(begun()[0])
+    assert {state.kind for state, step in steps.items() if step.finishes} == set(POOLED)
+    alone = every(runs.run(plans.make(plans.KVM, "1-2-1")))
+    assert not any(step.finishes for step in alone.values())
+
+
 def test_a_golden_image_is_fetched_once_and_brought_to_each_pool_of_its_clones() -> None:
     run, _, _ = begun(split("workers.os=windows-2022"))
     steps = every(run)

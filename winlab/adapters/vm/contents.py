@@ -9,10 +9,13 @@ from pathlib import Path
 
 import libvirt
 
+from winlab import files
+from winlab.adapters.vm import far_end
 from winlab.adapters.vm.connection import explained
 from winlab.adapters.vm.pool import Pool, volume_xml
+from winlab.adapters.vm.source import CHUNK, Source
+from winlab.stopping import Stopped
 
-CHUNK = 1 << 18
 MOST = 16 << 20  # bytes of a log that are read at once; virtlogd begins a new file at 2 MiB
 
 
@@ -24,6 +27,9 @@ class Contents(Pool):
 
         :raises WinlabError: it can't be read.
         """
+        if self._there is not None:
+            tell(0.0)
+            return far_end.sha256(self._there, self.pool, name, 0)
         size, sent, digest = max(1, self._physical(name)), 0, hashlib.sha256()
         with closing(self.chunks(name)) as chunks:
             for chunk in chunks:
@@ -73,47 +79,68 @@ class Contents(Pool):
         :param tell: receives the progress, 0 to 1.
         """
         # made as raw: otherwise libvirt would write its own qcow2 header
-        self._fill(name, self._create(name, volume_xml(name, "raw", source.stat().st_size)), source, tell)
+        self._fill(name, self._create(name, volume_xml(name, "raw", 0)), Source(source), tell)
 
     def _fill(
-        self, name: str, volume: libvirt.virStorageVol, source: Path, tell: Callable[[float], None]
-    ) -> tuple[int, str]:
-        """Upload a file; returns how many bytes that were, and their SHA-256."""
-        size, digest, sent = source.stat().st_size, hashlib.sha256(), 0
+        self,
+        name: str,
+        volume: libvirt.virStorageVol,
+        source: Source,
+        tell: Callable[[float], None],
+        *,
+        kept: bool = False,
+    ) -> None:
+        """Upload what was not read of a file to the same place of a volume. Holes stay holes.
 
-        def chunks() -> Iterator[bytes]:
-            nonlocal sent
-            with source.open("rb") as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-                    digest.update(chunk)
-                    sent += len(chunk)
-                    tell(sent / size)
+        :param kept: leave the volume as it is if the work is stopped.
+        """
 
-        self._send(name, volume, size, chunks())
+        def pieces() -> Iterator[bytes | int]:
+            for piece in source.pieces():
+                tell(source.part)
+                yield piece
+            tell(source.part)
+
+        self._send(name, volume, pieces(), source.at, kept=kept)
         self.refresh()
-        return sent, digest.hexdigest()
 
     def write(self, name: str, content: bytes) -> None:
         """Make a volume with this content. An existing one of that name is replaced."""
         volume = self._create(name, volume_xml(name, "raw", len(content)))
         if content:
-            self._send(name, volume, len(content), [content])
+            self._send(name, volume, [content])
 
-    def _send(self, name: str, volume: libvirt.virStorageVol, size: int, chunks: Iterable[bytes]) -> None:
+    def _send(
+        self,
+        name: str,
+        volume: libvirt.virStorageVol,
+        pieces: Iterable[bytes | int],
+        offset: int = 0,
+        *,
+        kept: bool = False,
+    ) -> None:
+        """Write bytes and holes into a volume; it is removed if that fails.
+
+        :param kept: leave it if the work is stopped. If the connection is lost, it is left in any case.
+        """
         stream = self._conn.newStream(0)
         with explained(f"The upload to the volume '{name}' failed."):
             try:
-                volume.upload(stream, 0, size, 0)
-                for chunk in chunks:
-                    view = chunk
+                # length 0: no limit. A hole sets the volume's size to where it ends (src/util/virfdstream.c)
+                volume.upload(stream, offset, 0, libvirt.VIR_STORAGE_VOL_UPLOAD_SPARSE_STREAM)
+                for piece in pieces:
+                    if isinstance(piece, int):
+                        stream.sendHole(piece, 0)
+                        continue
+                    view = piece
                     while view:
                         view = view[stream.send(view) :]
                 stream.finish()
-            except BaseException:
+            except BaseException as error:
                 with suppress(libvirt.libvirtError):  # the connection may be lost
                     stream.abort()
-                self.delete(name)
+                if not (kept and isinstance(error, (Stopped, KeyboardInterrupt))):
+                    self.delete(name)
                 raise
 
     def download(self, name: str, offset: int = 0, most: int = MOST) -> bytes:
@@ -151,6 +178,9 @@ class Contents(Pool):
 
         :raises WinlabError: it can't be read.
         """
+        if self._there is not None:
+            same_size = self._physical(name) == source.stat().st_size
+            return same_size and self.digest(name, lambda _: None) == files.sha256(source)
         with source.open("rb") as file, closing(self.chunks(name)) as chunks:
             return all(file.read(len(chunk)) == chunk for chunk in chunks) and not file.read(1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import nullcontext, suppress
+from functools import cached_property
 from pathlib import Path
 
 import libvirt
@@ -11,11 +12,11 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab import settings, stopping
+from winlab.adapters.remote import Remote
 from winlab.adapters.vm.connection import answering, explained
 from winlab.errors import HostError, NotFoundError, WinlabError
 
 REFRESH_TRIES = 600  # a second each: libvirt copies a whole disk meanwhile, even if the winlab that asked was killed
-lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
 
 
 class Pool:
@@ -24,6 +25,7 @@ class Pool:
     def __init__(self, conn: libvirt.virConnect, pool: str = settings.POOL) -> None:
         self._conn = conn
         self.pool = pool
+        self._lock = threading.RLock()  # libvirt refuses changes while a pool is busy with another one
         try:
             self._pool = conn.storagePoolLookupByName(pool)
             if not self._pool.isActive():
@@ -35,12 +37,17 @@ class Pool:
                 cure="Run 'sudo winlab host setup'; it can be run at any time.",
             ) from error
 
+    @cached_property
+    def _there(self) -> Remote | None:
+        """Its host, if ssh brings the connection there."""
+        return Remote.of(self._conn.getURI())
+
     def refresh(self, tries: int = REFRESH_TRIES) -> None:
         """Make libvirt read the folder again: it does not notice new logs."""
         with explained(f"The storage pool '{self.pool}' can't be refreshed."):
             for attempt in range(tries):
                 try:
-                    with lock:
+                    with self._lock:
                         self._pool.refresh(0)
                     return
                 except libvirt.libvirtError as error:
@@ -68,7 +75,7 @@ class Pool:
     @answering()
     def names(self, prefix: str = "") -> list[str]:
         """The names of the volumes that begin with *prefix*, sorted."""
-        with lock:
+        with self._lock:
             return sorted(name for name in self._pool.listVolumes() if name.startswith(prefix))
 
     def exists(self, name: str) -> bool:
@@ -93,7 +100,7 @@ class Pool:
     @answering()
     def backings(self) -> dict[str, Path]:
         """The paths of the backing files of all volumes that have one, by the volumes' names. Reads each one's XML."""
-        with lock:
+        with self._lock:
             volumes = self._pool.listAllVolumes()
         found = {}
         for volume in volumes:
@@ -124,7 +131,7 @@ class Pool:
         """
         kind = "qcow2" if source.endswith(".qcow2") else "raw"
         xml = etree.tostring(volume_xml(name, kind, self.capacity(source)), encoding="unicode")
-        with lock:
+        with self._lock:
             origin = self._get(source)
             self.delete(name)
             try:
@@ -148,13 +155,13 @@ class Pool:
         volume = self._find(name)
         if volume is None:
             return False
-        with lock, explained(f"The volume '{name}' can't be deleted."):
+        with self._lock, explained(f"The volume '{name}' can't be deleted."):
             volume.delete(0)
         return True
 
     @answering()
     def _find(self, name: str) -> libvirt.virStorageVol | None:
-        with lock:
+        with self._lock:
             try:
                 return self._pool.storageVolLookupByName(name)
             except libvirt.libvirtError as error:
@@ -169,7 +176,7 @@ class Pool:
         return volume
 
     def _create(self, name: str, xml: etree._Element) -> libvirt.virStorageVol:
-        with lock:
+        with self._lock:
             self.delete(name)
             try:
                 return self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)

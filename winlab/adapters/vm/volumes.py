@@ -3,30 +3,43 @@
 Volumes carry their owner in their names (:mod:`winlab.design.plan.volume_names`). Volumes that labs share are named
 ``base-<what>-<key>``. A base volume is complete if, and only if, its marker ``<name>.complete`` exists and says
 its size: the marker is made last and deleted first. The maker of a base volume holds its claim, ``<name>.claim``.
+
+A base volume without a marker grows while it is uploaded, so its size says how far that came. On another host it stays
+if the upload is interrupted. The next one resumes there if the host computes the same digest of it as the image has up
+to there. Before the marker is made, the host computes the digest of all of it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import libvirt
 from lxml import etree
 from lxml.builder import E as X
 
-from winlab import files, locks, stopping
+from winlab import documents, files, locks, stopping
+from winlab.adapters.remote import Remote
+from winlab.adapters.vm import far_end
 from winlab.adapters.vm.contents import Contents
-from winlab.adapters.vm.pool import lock, no_volume, volume_xml
-from winlab.errors import ConflictError
+from winlab.adapters.vm.pool import no_volume, volume_xml
+from winlab.adapters.vm.source import Source
+from winlab.errors import ConflictError, HostError, TransferError
 
 MARKER = ".complete"
 CLAIM = ".claim"
+UPLOADING = "uploading into the pool"
+LARGEST = 4096  # bytes of a marker or claim that are read
+SHA256 = re.compile("[0-9a-f]{64}")
 # seconds without growth after which no one is writing a base volume that has no marker, and no claim from this host
 ABANDONED = 60.0
+_lost: set[tuple[str, str]] = set()  # claims of this process whose hosts were cut off, as host and name
 
 
 def flush() -> None:
@@ -44,18 +57,19 @@ class StoragePool(Contents):
         """
         if not self.exists(name) or not self.exists(name + MARKER):
             return False
-        said = self.download(name + MARKER)
+        said = self.download(name + MARKER, most=LARGEST)
         try:
-            return not said or int(json.loads(said)["size"]) == self._physical(name)
+            return not said or documents.from_json(said)["size"] == self._physical(name)
         except (ValueError, KeyError, TypeError):
             return False
 
     def uploaded_digest(self, name: str) -> str:
         """The SHA-256 of what was uploaded into a base volume, from its marker; empty if that does not say."""
         try:
-            return str(json.loads(self.download(name + MARKER))["sha256"])
+            found = str(documents.from_json(self.download(name + MARKER, most=LARGEST))["sha256"])
         except (ValueError, KeyError, TypeError):
             return ""
+        return found if SHA256.fullmatch(found) else ""
 
     def create_disk(self, name: str, capacity_mib: int | None, backing: str | None = None) -> None:
         """Make a qcow2 volume, empty or over *backing*. An existing one of that name is replaced.
@@ -115,35 +129,82 @@ class StoragePool(Contents):
             that was there before is neither marked nor replaced without it.
         """
         while not self.is_complete(name):
+            was_left = self._is_left(name)
             with self._claimed(name, tell) as mine:
                 if not mine or self.is_complete(name):
                     continue
+                upload, begun = Source(source), False
                 if self.exists(name):
-                    if self.holds(name, source):  # only its marker was lost; disks may be in use over it
-                        accept(digest := files.sha256(source))
-                        self.mark(name, digest)
+                    begun = self._begins_like(name, upload, tell)
+                    if begun and upload.at == upload.size:  # only its marker was lost; disks may be in use over it
+                        accept(upload.sha256)
+                        self.mark(name, upload.sha256)
                         continue
-                    if not self._stands_still(name, tell):
-                        continue  # an earlier version is making it, without a claim
-                    accept(files.sha256(source))  # before it is replaced: disks may be based on it
+                    if not begun:
+                        if not was_left and not self._stands_still(name, tell):
+                            continue  # an earlier version is making it, without a claim
+                        accept(files.sha256(source))  # before it is replaced: disks may be based on it
+                        upload = Source(source)
                 self.delete(name + MARKER)
-                volume = self._create(name, volume_xml(name, "raw", source.stat().st_size))
-                size, digest = self._fill(
-                    name, volume, source, lambda fraction: tell("uploading into the pool", fraction)
-                )
+                volume = self._get(name) if begun else self._create(name, volume_xml(name, "raw", 0))
+                self._fill(name, volume, upload, partial(tell, UPLOADING), kept=self._there is not None)
                 if self._claimant(name) != locks.signature():
                     continue  # someone deleted the claim, and may have replaced the volume
                 try:
-                    accept(digest)
+                    accept(upload.sha256)
                 except BaseException:
                     self.delete(name)
                     raise
-                flush()  # a power cut must not leave a marker of a volume that has holes
-                self.write(name + MARKER, _marker(size, digest))
+                self._settle(name, upload, tell)
+
+    def _begins_like(self, name: str, source: Source, tell: Callable[[str, float | None], None]) -> bool:
+        """Whether a file begins with all that is in a volume; what is the same counts as read then.
+
+        In a pool of this host, the volume must have the whole file: there is no need to resume.
+
+        :raises WinlabError: the volume can't be read.
+        """
+        if self._there is None:
+            whole = self.holds(name, source.path)
+            return whole and all(True for _ in source.pieces())
+        there = self._physical(name)
+        for _ in source.pieces(there):
+            tell("comparing it with what is in the pool", source.part)
+        if source.at != there:
+            return False  # the volume is longer
+        return there == 0 or self._sha256_there(self._there, name, source, tell) == source.sha256
+
+    def _sha256_there(self, there: Remote, name: str, source: Source, tell: Callable[[str, float | None], None]) -> str:
+        tell(f"{there} computes the digest of the {source.at >> 20} MiB that it has", source.part)
+        return far_end.sha256(there, self.pool, name, source.at)
+
+    def _settle(self, name: str, source: Source, tell: Callable[[str, float | None], None]) -> None:
+        """Give a base volume its marker, once it is on its host's disk; on another host, if it has the same digest.
+
+        :raises TransferError: it has another one. The volume is removed.
+        """
+        self._flush()  # a power cut must not leave a marker of a volume that has holes
+        if self._there is not None:
+            found = self._sha256_there(self._there, name, source, tell)
+            if found != source.sha256:
+                self.delete(name)
+                raise TransferError(
+                    f"The volume '{name}' on '{self._there}' is not what was uploaded.",
+                    why=f"Its SHA-256 is {found}, and that of '{source.path}' is {source.sha256}.",
+                    cure="Run the same command again; it uploads it from the start. If this happens again, check the "
+                    "disk of that host.",
+                )
+        self.write(name + MARKER, _marker(source.at, source.sha256))
+
+    def _flush(self) -> None:
+        if self._there is None:
+            flush()
+        else:
+            far_end.flush(self._there)
 
     def mark(self, name: str, sha256: str) -> None:
         """Give a base volume its marker again: its whole content has this digest."""
-        flush()
+        self._flush()
         self.write(name + MARKER, _marker(self._physical(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:
@@ -159,21 +220,22 @@ class StoragePool(Contents):
             with self._claimed(name, tell) as mine:
                 if mine:
                     self.write(name + MARKER, _marker(-1, self.uploaded_digest(name)))
-                    volume = self._create(name, volume_xml(name, "raw", source.stat().st_size))
-                    size, digest = self._fill(name, volume, source, lambda part: tell("uploading into the pool", part))
-                    flush()
-                    self.write(name + MARKER, _marker(size, digest))
+                    upload, volume = Source(source), self._create(name, volume_xml(name, "raw", 0))
+                    self._fill(name, volume, upload, partial(tell, UPLOADING), kept=self._there is not None)
+                    self._settle(name, upload, tell)
                     return
 
     @contextmanager
     def _claimed(self, name: str, tell: Callable[[str, float | None], None]) -> Iterator[bool]:
         """Hold the claim of a base volume; yields False, after a second, if another winlab holds it."""
         claim, mine = name + CLAIM, locks.signature()
-        if locks.is_gone(self._claimant(name)):
+        if self._is_left(name):
             self.delete(claim)
-            self.delete(name)  # it may be incomplete: no one else could have finished it
+            if self._there is None:
+                self.delete(name)  # it may be incomplete: no one else could have finished it
+        _lost.discard((str(self._there), claim))
         try:
-            with lock:
+            with self._lock:
                 xml = volume_xml(claim, "raw", len(mine))
                 volume = self._pool.createXML(etree.tostring(xml, encoding="unicode"), 0)
         except libvirt.libvirtError as error:
@@ -187,15 +249,24 @@ class StoragePool(Contents):
             yield False
             return
         try:
-            self._send(claim, volume, len(mine), [mine.encode()])
+            self._send(claim, volume, [mine.encode()])
             yield True
         finally:
-            if self._claimant(name) in ("", mine):
-                self.delete(claim)
+            try:
+                if self._claimant(name) in ("", mine):
+                    self.delete(claim)
+            except HostError:  # it is cut off
+                _lost.add((str(self._there), claim))
+
+    def _is_left(self, name: str) -> bool:
+        """Whether a base volume is claimed by a process that has ended, or by this one over a lost connection."""
+        claimant = self._claimant(name)
+        lost = (str(self._there), name + CLAIM) in _lost and claimant == locks.signature()
+        return lost or locks.is_gone(claimant)
 
     def _claimant(self, name: str) -> str:
         """Who claims a base volume (:func:`locks.signature`); empty if no one does."""
-        return self.download(name + CLAIM).decode(errors="replace").strip("\0")
+        return self.download(name + CLAIM, most=LARGEST).decode(errors="replace").strip("\0")
 
     def _stands_still(self, name: str, tell: Callable[[str, float | None], None]) -> bool:
         """Whether an incomplete volume has not changed for so long that no one can be writing it."""
