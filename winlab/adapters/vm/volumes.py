@@ -129,50 +129,59 @@ class StoragePool(Contents):
             that was there before is neither marked nor replaced without it.
         """
         while not self.is_complete(name):
-            was_left = self._is_left(name)
             with self._claimed(name, tell) as mine:
-                if not mine or self.is_complete(name):
-                    continue
-                upload, begun = Source(source), False
-                if self.exists(name):
-                    begun = self._begins_like(name, upload, tell)
-                    if begun and upload.at == upload.size:  # only its marker was lost; disks may be in use over it
-                        accept(upload.sha256)
-                        self.mark(name, upload.sha256)
-                        continue
-                    if not begun:
-                        if not was_left and not self._stands_still(name, tell):
-                            continue  # an earlier version is making it, without a claim
-                        accept(files.sha256(source))  # before it is replaced: disks may be based on it
-                        upload = Source(source)
-                self.delete(name + MARKER)
-                volume = self._get(name) if begun else self._create(name, volume_xml(name, "raw", 0))
-                self._fill(name, volume, upload, partial(tell, UPLOADING), kept=self._there is not None)
-                if self._claimant(name) != locks.signature():
-                    continue  # someone deleted the claim, and may have replaced the volume
-                try:
-                    accept(upload.sha256)
-                except BaseException:
-                    self.delete(name)
-                    raise
-                self._settle(name, upload, tell)
+                if mine and not self.is_complete(name):
+                    self._make(name, source, tell, accept)
 
-    def _begins_like(self, name: str, source: Source, tell: Callable[[str, float | None], None]) -> bool:
-        """Whether a file begins with all that is in a volume; what is the same counts as read then.
+    def _make(
+        self, name: str, path: Path, tell: Callable[[str, float | None], None], accept: Callable[[str], None]
+    ) -> None:
+        """Make a base volume that this process claims, or what is missing of it. Not if someone else is making it."""
+        exists = self.exists(name)
+        source = self._begun(name, path, tell) if exists else None
+        if source is not None and source.at == source.size:  # only its marker was lost; disks may be in use over it
+            accept(source.sha256)
+            self.mark(name, source.sha256)
+            return
+        if source is None and exists:
+            if self._there is None and not self._stands_still(name, tell):
+                return  # an earlier version is making it, without a claim
+            accept(files.sha256(path))  # before it is replaced: disks may be based on it
+        self.delete(name + MARKER)
+        resumes = source is not None
+        if source is None:
+            source = Source(path)
+            self._create(name, volume_xml(name, "raw", 0))
+        else:
+            tell(f"resuming at {source.at >> 20} of {source.size >> 20} MiB", source.part)
+        self._fill(name, self._get(name), source, partial(tell, UPLOADING), kept=self._there is not None)
+        if self._claimant(name) != locks.signature():
+            return  # someone deleted the claim, and may have replaced the volume
+        try:
+            accept(source.sha256)
+        except BaseException:
+            if not resumes:  # disks may be based on it
+                self.delete(name)
+            raise
+        self._settle(name, source, tell)
+
+    def _begun(self, name: str, path: Path, tell: Callable[[str, float | None], None]) -> Source | None:
+        """The file that a volume was to have, read as far as the volume has it; None if the volume has anything else.
 
         In a pool of this host, the volume must have the whole file: there is no need to resume.
 
         :raises WinlabError: the volume can't be read.
         """
+        source = Source(path)
         if self._there is None:
-            whole = self.holds(name, source.path)
-            return whole and all(True for _ in source.pieces())
-        there = self._physical(name)
-        for _ in source.pieces(there):
+            return source if self.holds(name, path) and all(True for _ in source.pieces()) else None
+        length = self._physical(name)
+        for _ in source.pieces(length):
             tell("comparing it with what is in the pool", source.part)
-        if source.at != there:
-            return False  # the volume is longer
-        return there == 0 or self._sha256_there(self._there, name, source, tell) == source.sha256
+        if source.at != length:
+            return None  # the volume is longer
+        same = length == 0 or self._sha256_there(self._there, name, source, tell) == source.sha256
+        return source if same else None
 
     def _sha256_there(self, there: Remote, name: str, source: Source, tell: Callable[[str, float | None], None]) -> str:
         tell(f"{there} computes the digest of the {source.at >> 20} MiB that it has", source.part)

@@ -124,8 +124,21 @@ def test_only_the_rest_is_sent_and_the_host_vouches_for_all_of_it(pool: StorageP
     assert DATA - 600_000 <= host.sent < DATA - 600_000 + 8192  # and a claim, a marker, the end of a page
     assert host.computed == [600_000, 3 * DATA]
     assert any("ann@h2 computes the digest" in text for text in said)
+    assert "resuming at 0 of 2 MiB" in said
     assert pool.is_complete(NAME)
     assert pool.uploaded_digest(NAME) == hashlib.sha256(whole).hexdigest()
+
+
+def test_a_volume_that_was_there_stays_if_the_image_is_not_accepted(pool: StoragePool, host: Far, source: Path) -> None:
+    """It may have been complete before a power cut of its host, with disks over it."""
+    half(host, source.read_bytes()[:600_000])
+
+    def refuse(_sha256: str) -> None:
+        raise TransferError("it has changed")
+
+    with pytest.raises(TransferError, match="it has changed"):
+        pool.upload_base(NAME, source, lambda *_: None, refuse)
+    assert list(host.volumes) == [NAME]
 
 
 @pytest.mark.parametrize("left", [b"x" * 600_000, b"x" * 4 * DATA])
