@@ -15,9 +15,9 @@ from hosts import MANAGEMENT, Host, Hosts, install
 NAME = "base-x-1.raw"
 IMAGE = "/tmp/image"
 MIB = 1 << 20
-# Data in three places of a sparse file: 48 MiB of 256
-PLACES = (5, 100, 200)
-DATA = 16
+# Data in three places of a sparse file, in MiB: 36 of 128
+PLACES = (5, 45, 100)
+DATA = 12
 
 # Uploads to the hosts that it is given, at once. It says where it begins, and at HALF waits for a line.
 UPLOAD = """
@@ -100,7 +100,7 @@ def site() -> Iterator[Site]:
 @pytest.fixture(autouse=True)
 def image(site: Site) -> Iterator[None]:
     fill = f"dd if=/dev/urandom of={IMAGE} bs=1M count={DATA} seek=$at conv=notrunc status=none"
-    make = f"rm -f {IMAGE}; truncate -s 256M {IMAGE}; for at in {' '.join(map(str, PLACES))}; do {fill}; done"
+    make = f"rm -f {IMAGE}; truncate -s 128M {IMAGE}; for at in {' '.join(map(str, PLACES))}; do {fill}; done"
     site.digest = site.user.run("sh", "-c", f"{make}; sha256sum {IMAGE}").stdout.split()[0]
     yield
     for host in (site.first, site.second):
