@@ -1,13 +1,13 @@
 """The program that joins a host's external bridge to those of its site's other hosts: its text and its unit. Pure.
 
 The bridges are joined by tunnels (Geneve) of their own. OVN's controller already has a tunnel to each host of the site,
-as the southbound database says: the program follows those, so that nothing has to be done on a host when another one
-joins, leaves or changes its address. ``protected`` ports forward nothing to each other, so a full mesh has no loops
+as the southbound database says. The program follows those. So nothing has to be done on a host when another one joins,
+leaves or changes its address. ``protected`` ports forward nothing to each other, so a full mesh has no loops
 (man ovs-vswitchd.conf.db, Port). OVN uses no keys as high as KEY.
 
 All labs' routers send what leaves to the address of the first host, at the MAC of its bridge. On another host, flows
-answer for that address, and take what goes further than to the first host itself: the way out is on the host that a
-router's gateway is on, also while the first host is off. So routers need not learn another MAC when a gateway moves.
+answer for that address, and take what goes further than to the first host itself. So the way out is on the host that a
+router's gateway is on, also while the first host is off. Routers need not learn another MAC when a gateway moves.
 
 Open vSwitch loses flows, and on the userspace datapath the bridge's address, when it is restarted: the program puts
 them back. It is a shell script, so that root runs nothing at boot that others can change (:mod:`winlab.host.boot`).
