@@ -145,7 +145,8 @@ class Site:
             else one
             for one in others.connect(asked, self.pool_name, opened, limit)
         ]
-        self._resting.update({one.name: (now, one) for one in found if isinstance(one, Silent)})
+        since = time.monotonic()
+        self._resting.update({one.name: (since, one) for one in found if isinstance(one, Silent)})
         return [*found, *resting.values()]
 
     def _require_first(self) -> None:
