@@ -153,7 +153,7 @@ def test_what_makes_no_machines_of_the_lab_is_planned_without_them(
 ) -> None:
     asked: list[bool] = []
 
-    def plan(self: Lab, spec: Spec, *, machines: bool = True, listener: object) -> NoReturn:
+    def plan(self: Lab, spec: Spec, *, machines: bool = True, **_: object) -> NoReturn:
         asked.append(machines)
         raise UsageError("This is enough.")
 

@@ -82,7 +82,7 @@ def test_a_signal_ends_a_command_in_order(
 ) -> None:
     released = []
 
-    def work(*_: object) -> None:
+    def work(*_: object, **_more: object) -> None:
         with session.current().shown(Output.TABLE) as tell:
             tell(StepStarted(lab="lab", step="init controller-1"))
         try:

@@ -29,7 +29,7 @@ from winlab.lab_folder import LabFolder
 from winlab.lab_snapshots import Copied, Snapshots
 from winlab.operations import room
 from winlab.operations.carry_out import Job, Underway
-from winlab.operations.snapshot import compatible, copying, memory
+from winlab.operations.snapshot import compatible, copying, memory, where
 from winlab.snapshots import Emulator, Id, SavedNode, Snapshot
 from winlab.steps import payload
 from winlab.steps.payload import Origin
@@ -97,6 +97,7 @@ class World:
         monkeypatch.setattr(compatible, "require", lambda *_: None)
         monkeypatch.setattr(memory, "definition", lambda *_: "<domain/>")
         monkeypatch.setattr(room, "require_for", lambda *_, **__: None)
+        monkeypatch.setattr(where, "unshared", lambda *_: {})
 
     def clone(self, *, fresh_credentials: bool = True) -> Copied:
         (made,) = copying.clone(READY, ["try"], self.site, ignore, fresh_credentials=fresh_credentials)

@@ -162,10 +162,11 @@ def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: 
 def test_copies_made_together_need_memory_for_all_of_them(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.domain.destroy()
     whole = sum(node.memory_mib for node in machine.plan.nodes)
+    half = {node.name: 0.5 for node in machine.plan.nodes}
     monkeypatch.setattr(domains, "free_memory_mib", lambda _: whole)
-    room.require_for(machine.plan, machine.run.hypervisors, share=0.5, copies=2)
+    room.require_for(machine.plan, machine.run.hypervisors, shares=half, copies=2)
     with pytest.raises(HostError, match=f"3 copies need {whole * 3 // 2} MiB of memory"):
-        room.require_for(machine.plan, machine.run.hypervisors, share=0.5, copies=3)
+        room.require_for(machine.plan, machine.run.hypervisors, shares=half, copies=3)
     machine.domain.create()
 
 

@@ -220,6 +220,7 @@ class Northbound:
         """Record a hypervisor, or remove its record if there is no text."""
         self.record({PREFIX + name: text})
 
+    @_reads
     def records(self, prefix: str) -> dict[str, str]:
         """What is recorded of the site under keys that begin with *prefix*: texts that anyone may have written."""
         return registry.below(self._api, prefix)
@@ -228,6 +229,7 @@ class Northbound:
         """Record texts of the site by their keys, and remove the records that have none; all or nothing."""
         self._execute(registry.Put(self._api, texts))
 
+    @_reads
     def drained(self) -> frozenset[str]:
         """The names of the hypervisors that take no new nodes."""
         return registry.drained(self._api)
