@@ -94,10 +94,10 @@ def test_one_that_is_cut_off_is_reported_and_the_rest_is_shown(added: tuple[Host
             done = first.winlab(*words, check=False)
             assert done.returncode == 20, done.stderr
             assert NAME in done.stdout + done.stderr
-        assert first.winlab("destroy", "--lab", "none", check=False).returncode == 4
+        assert first.winlab("destroy", "--lab", "none", check=False).returncode == 20  # it may have something there
         done = first.winlab("hypervisor", "remove", NAME, check=False)
         assert done.returncode == 4
-        assert "--force" in done.stderr
+        assert "winlab hypervisor forget" in done.stderr
     assert first.winlab("hypervisor", "list").returncode == 0
 
 
