@@ -79,7 +79,7 @@ class World:
         self.steps: list[Step] = []
         self.broken = False
         pool = SimpleNamespace(names=lambda _prefix: [])
-        self.site: Any = sites.FakeSite(sites.hypervisor(pool=pool), overlay=Network(set()))
+        self.site: Any = sites.FakeSite(sites.hypervisor(sites.idle(), pool), overlay=Network(set()))
 
         def run(_under: Underway, steps: Iterable[Step], _verb: str) -> None:
             self.steps = list(compose(steps))
