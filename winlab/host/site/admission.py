@@ -18,7 +18,7 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, databases, messages, own_facts, relay, tunnels
+from winlab.host.site import certificates, databases, messages, own_facts, raft, relay, tunnels
 from winlab.host.site.messages import Answer, Request
 
 PROGRAM = settings.HOST_FILE.with_name("admit")
@@ -92,7 +92,7 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     hosts = databases.choose(known, others(known.chassis), request.chassis, request.databases)
     known = known.model_copy(update={"databases": hosts})
     facts.write_facts(known)
-    if (hosts or databases.are_here()) and databases.is_usable():
+    if (hosts or raft.are_here()) and raft.is_usable():
         known = databases.form(known, record, progress)
     progress.say(f"admitting {request.chassis}")
     authority = relay.ensure_authority(known.chassis, record, progress)
