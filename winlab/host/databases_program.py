@@ -1,7 +1,7 @@
 """The programs of OVN's clustered databases (RAFT, man ovsdb 7): their files, arguments and systemd drop-ins. Pure.
 
-ovn-ctl waits for the other servers of a cluster when it starts one. So winlab starts both servers itself, with the files,
-sockets and process ids that ovn-ctl gives them. Nothing of this is used while one host has the databases.
+ovn-ctl waits for the other servers of a cluster when it starts one. So winlab starts both servers itself, with the
+files, sockets and process ids that ovn-ctl gives them. Nothing of this is used while one host has the databases.
 """
 
 from __future__ import annotations

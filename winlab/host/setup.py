@@ -26,7 +26,7 @@ from winlab.host import (
     units,
 )
 from winlab.host.changes import Record, alone
-from winlab.host.site import admission, databases, external, moves, own_facts, relay, tunnels
+from winlab.host.site import admission, databases, external, moves, own_facts, raft, relay, tunnels
 from winlab.host.site import join as joining
 from winlab.host.teardown import teardown
 from winlab.run import run
@@ -187,7 +187,7 @@ def _ensure_member(known: HostFacts, wanted: Wanted, record: Record, progress: P
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)
     else:
         known = databases.refresh(known)
-    if databases.are_here():
+    if raft.are_here():
         databases.ensure(known, record, progress)
         relay.run_at(databases.address_of(known), record, progress)
     joining.ensure_controller(known, record, progress)

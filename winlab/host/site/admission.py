@@ -18,7 +18,18 @@ from winlab.events import Progress
 from winlab.host import boot, daemons, fabric, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.site import certificates, databases, external, issued, messages, moves, own_facts, relay, tunnels
+from winlab.host.site import (
+    certificates,
+    databases,
+    external,
+    issued,
+    messages,
+    moves,
+    own_facts,
+    raft,
+    relay,
+    tunnels,
+)
 from winlab.host.site.messages import Answer, Given, Request
 
 PROGRAM = settings.HOST_FILE.with_name("admit")
@@ -98,7 +109,7 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
         given = _for_moves(request, request.moves, moves.ensure_first(known.chassis, own, record, progress))
         known = known.model_copy(update={"moves": moves.fact(known)})
     facts.write_facts(known)
-    if (hosts or databases.are_here()) and databases.is_usable():
+    if (hosts or raft.are_here()) and raft.is_usable():
         known = databases.form(known, record, progress)
     external.ensure(known, record, progress)
     external.ensure_bfd(record)

@@ -6,7 +6,7 @@ import datetime
 
 from winlab.host.check import SETUP, Host, Requirement, Status, named
 from winlab.host.databases_program import CERTIFICATE, DATABASES, Database
-from winlab.host.site import admission, certificates, databases, relay
+from winlab.host.site import admission, certificates, databases, raft, relay
 
 NAME = "OVN databases"
 WHY = "While most of the hosts with OVN's databases run, the network of all labs can be changed."
@@ -16,16 +16,16 @@ RECOVER = "If they are lost for good, run 'sudo winlab hypervisor recover' (docs
 @named(NAME, WHY)
 def check_databases(host: Host) -> list[Requirement]:
     """What a host with the databases knows of the others; and on a first host, whether two more could have them."""
-    if not databases.are_here():
+    if not raft.are_here():
         others = [] if host.facts.joined else admission.others(host.facts.chassis)
         return [judge_one(others, host.facts.databases)] if len(others) >= databases.MOST - 1 else []
-    if not all(databases.is_clustered(one) for one in DATABASES):
+    if not all(raft.is_clustered(one) for one in DATABASES):
         detail = "they were recovered here, while the first host was lost"
         cure = f"On the first host, run 'sudo winlab hypervisor recover --from {databases.address_of(host.facts)}'."
         return [Requirement(NAME, Status.WARN, detail, WHY, cure)]
-    seen = {one: databases.status(one) for one in DATABASES}
+    seen = {one: raft.status(one) for one in DATABASES}
     members = {address for found in seen.values() if found for address in found.members}
-    lost = {address for address in members if not databases.listens(address)}
+    lost = {address for address in members if not raft.listens(address)}
     ends = certificates.is_due(relay.text(CERTIFICATE), datetime.datetime.now(datetime.UTC))
     return [judge(one, found, lost, host.facts.joined, ends=ends) for one, found in seen.items()]
 
@@ -42,7 +42,7 @@ def judge_one(others: list[str], chosen: dict[str, str]) -> Requirement:
     return Requirement(NAME, Status.WARN, detail, WHY, cure)
 
 
-def judge(one: Database, found: databases.Status | None, lost: set[str], joined: str, *, ends: bool) -> Requirement:
+def judge(one: Database, found: raft.Status | None, lost: set[str], joined: str, *, ends: bool) -> Requirement:
     """The result for one database of a host in a cluster.
 
     :param found: what its server knows; None: it does not run, or was removed from the cluster.

@@ -9,9 +9,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -24,7 +22,7 @@ from winlab.host import daemons, fabric, ovn_sockets, relay_program, units
 from winlab.host import databases_program as program
 from winlab.host.changes import Record
 from winlab.host.databases_program import DATABASES, Database
-from winlab.host.site import certificates, relay
+from winlab.host.site import certificates, raft, relay
 from winlab.host.site.certificates import Pair
 from winlab.host.site.messages import Candidate, Databases
 from winlab.run import run
@@ -33,90 +31,11 @@ MOST = 3  # hosts with databases
 KEY = "winlab-databases"  # of SB_Global's external_ids
 CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 AUTHORITY_KEY = program.AUTHORITY.with_name("databases-ca-key.pem")
-PATIENCE = 40  # seconds until a cluster has a leader
-_SERVER = re.compile(r"^ +([0-9a-f]{4}) \([0-9a-f]{4} at ssl:([0-9.]+):\d+\)(.*)$", re.MULTILINE)
-_LEADER = re.compile(r"^Leader: (.*)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Status:
-    """What the server of a database knows of its cluster: the addresses of all members, and of the leader.
-
-    There are no members while it waits for a cluster. ``behind`` are those that lack changes; only the leader knows.
-    """
-
-    members: tuple[str, ...]
-    leader: str = ""
-    behind: tuple[str, ...] = ()
-
-
-def parse_status(text: str) -> Status:
-    """Read what ``ovn-appctl cluster/status`` prints (ovsdb/raft.c of Open vSwitch)."""
-    servers = _SERVER.findall(text)
-    found = _LEADER.search(text)
-    leader = next((at for sid, at, rest in servers if found and found[1] == ("self" if "(self)" in rest else sid)), "")
-    # only a leader prints them
-    reached = {at: int(index[1]) for _, at, rest in servers if (index := re.search(r"match_index=(\d+)", rest))}
-    behind = tuple(at for at, index in reached.items() if index < max(reached.values()))
-    return Status(tuple(at for _, at, _ in servers), leader, behind)
-
-
-def status(one: Database) -> Status | None:
-    """What this host's server of a database knows of its cluster; None: it is part of none, or does not run."""
-    words = ["ovn-appctl", "--timeout=10", "-t", one.runtime("ctl"), "cluster/status", one.name]
-    said = run(words, check=False, timeout=20)
-    return parse_status(said.stdout) if said.returncode == 0 else None
-
-
-def are_here() -> bool:
-    """Whether this host's databases are part of a cluster, or wait for one."""
-    return program.PROGRAM.exists()
-
-
-def is_waiting() -> bool:
-    """Whether this host's servers run, but have not found a cluster yet."""
-    seen = [status(one) for one in DATABASES]
-    return any(one is not None and not one.members for one in seen)
-
-
-def is_clustered(one: Database) -> bool:
-    """Whether this host's copy of a database is one of a cluster, or waits for one."""
-    return run(["ovsdb-tool", "db-is-clustered", str(one.file)], check=False, timeout=20).returncode == 0
-
-
-def cluster_of(one: Database) -> str:
-    """The id of the cluster that this host's copy of a database is part of; empty if it is part of none, or waits."""
-    said = run(["ovsdb-tool", "db-cid", str(one.file)], check=False, timeout=20)
-    return said.stdout.strip() if said.returncode == 0 else ""
-
-
-def clusters() -> dict[str, str]:
-    """The ids of the clusters of both databases; empty while one host has them."""
-    return {one.short: cluster_of(one) for one in DATABASES} if are_here() else {}
-
-
-def listens(address: str, port: int = program.NORTHBOUND.raft) -> bool:
-    """Whether a host's server of a database listens for those of other hosts."""
-    try:
-        socket.create_connection((address, port), 3).close()
-    except OSError:
-        return False
-    return True
 
 
 def address_of(known: HostFacts) -> str:
     """Where the other hosts with databases reach this one's; the first host's facts may have been lost."""
     return known.databases.get(known.chassis) or relay.address_of(known.southbound)
-
-
-def is_usable(seconds: int = PATIENCE) -> bool:
-    """Wait until both databases can be read and changed here; False if they can't be within *seconds*."""
-    words = ["ovsdb-client", "-t", str(seconds), "wait"]
-    limit = seconds + 10
-    return all(
-        run([*words, one.socket, one.name, "connected"], check=False, timeout=limit).returncode == 0
-        for one in DATABASES
-    )
 
 
 def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candidate | None) -> dict[str, str]:
@@ -128,7 +47,7 @@ def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candi
     """
     own = {known.chassis: relay.address_of(known.southbound)}
     hosts = own | {name: address for name, address in known.databases.items() if name in {*others, chassis}}
-    if len({*others, chassis} - {known.chassis}) < MOST - 1 and not are_here():
+    if len({*others, chassis} - {known.chassis}) < MOST - 1 and not raft.are_here():
         return {}
     if asked and (chassis in hosts or len(hosts) < MOST):
         hosts[chassis] = str(asked.address)
@@ -159,7 +78,7 @@ def grant(known: HostFacts, chassis: str, asked: Candidate, record: Record) -> D
             "authority": authority.certificate,
             "certificate": certificate,
             "hosts": known.databases,
-            "clusters": clusters(),
+            "clusters": raft.clusters(),
         }
     )
 
@@ -169,20 +88,20 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> bool:
 
     They can't while a cluster has no leader, as after a power cut of all hosts, or while this host waits for one.
     """
-    if not are_here():
+    if not raft.are_here():
         daemons.ensure("ovn-central", record, progress)
         return True
     renew(known, record, progress)
     write_programs(known, record)
     ovn_sockets.ensure_folder(record, os.geteuid())
     daemons.ensure("ovn-central", record, progress)
-    if known.joined and len(known.databases) < MOST and all(is_clustered(one) for one in DATABASES):
+    if known.joined and len(known.databases) < MOST and all(raft.is_clustered(one) for one in DATABASES):
         # it could become the active one, and then not reach a leader on a host that it does not know
         run(["ovn-appctl", "--timeout=10", "-t", "ovn-northd", "pause"], check=False, timeout=20)
-    if is_waiting():
+    if raft.is_waiting():
         progress.say("OVN's databases wait here until three hosts can have them")
         return False
-    if is_usable(5 if known.joined else PATIENCE):
+    if raft.is_usable(5 if known.joined else raft.PATIENCE):
         return True
     progress.say("OVN's databases have no leader yet: most of the hosts that have them must be on")
     return False
@@ -231,18 +150,18 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
 
     :returns: the facts, with the hosts that have the databases, if they were lost.
     """
-    if are_here() and not known.databases:
+    if raft.are_here() and not known.databases:
         text = fabric.sbctl("--if-exists", "get", "SB_Global", ".", f"external_ids:{KEY}").stdout
         known = known.model_copy(update={"databases": parse_hosts(text.strip().strip('"'))})
         write_programs(known, record)
     own = address_of(known)
-    waiting = [address for address in known.databases.values() if address != own and listens(address)]
-    if are_here() and len(waiting) < MOST - 1 and all(_members(one) == 1 for one in DATABASES):
+    waiting = [address for address in known.databases.values() if address != own and raft.listens(address)]
+    if raft.are_here() and len(waiting) < MOST - 1 and all(raft.count_members(one) == 1 for one in DATABASES):
         bring_back(record, progress)  # the others have left
-    if are_here():
+    if raft.are_here():
         _drop_lost(known)
         publish(known)
-    if are_here() or len(waiting) < MOST - 1:
+    if raft.are_here() or len(waiting) < MOST - 1:
         return known
     progress.say(f"OVN's databases will be on three hosts: here, and at {' and '.join(waiting)}")
     ovn_sockets.ensure_folder(record, os.geteuid())
@@ -255,7 +174,7 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
             run([*words, str(one.file), one.member(own)], timeout=60)
             _replace(one.file, fresh, "before-cluster")
         write_programs(known, record)
-    if not daemons.wait_until(lambda: all(_members(one) == MOST for one in DATABASES), PATIENCE):
+    if not daemons.wait_until(lambda: all(raft.count_members(one) == MOST for one in DATABASES), raft.PATIENCE):
         raise HostError(
             "OVN's databases are not on three hosts.",
             why=f"One of those at {' and '.join(waiting)} did not join the cluster in time. It may still do so.",
@@ -269,9 +188,9 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
 def _drop_lost(known: HostFacts) -> None:
     """Remove the members from the cluster whose place another host has taken."""
     for one in DATABASES:
-        seen = status(one)
+        seen = raft.status(one)
         for address in seen.members if seen and len(known.databases) == MOST else ():
-            if address not in known.databases.values() and not listens(address):
+            if address not in known.databases.values() and not raft.listens(address):
                 _appctl(one, "cluster/kick", one.member(address))
 
 
@@ -290,11 +209,11 @@ def refresh(known: HostFacts) -> HostFacts:
         hosts = parse_hosts(said.stdout.strip().strip('"'))
     except ValueError:
         return known
-    if said.returncode != 0 or not hosts or are_here() != (known.chassis in hosts):
+    if said.returncode != 0 or not hosts or raft.are_here() != (known.chassis in hosts):
         return known
     first = relay.address_of(known.southbound)
     relays = relay.southbound(*dict.fromkeys([first, *hosts.values()]))
-    return known.model_copy(update={"databases": hosts if are_here() else {}, "southbound": relays})
+    return known.model_copy(update={"databases": hosts if raft.are_here() else {}, "southbound": relays})
 
 
 def parse_hosts(text: str) -> dict[str, str]:
@@ -306,11 +225,6 @@ def parse_hosts(text: str) -> dict[str, str]:
     if len(pairs) > MOST or not all(CHASSIS.fullmatch(chassis) for chassis in pairs):
         raise ValueError(text)
     return {chassis: str(IPv4Address(address)) for chassis, address in pairs.items()}
-
-
-def _members(one: Database) -> int:
-    seen = status(one)
-    return len(seen.members) if seen else 0
 
 
 def wait_for_cluster(known: HostFacts, found: Mapping[str, str], record: Record, progress: Progress) -> bool:
@@ -342,11 +256,11 @@ def _is_stale(one: Database, cluster: str) -> bool:
 
     :param cluster: the id of the site's; empty: there is none yet.
     """
-    if not are_here() or not one.file.exists() or not is_clustered(one):
+    if not raft.are_here() or not one.file.exists() or not raft.is_clustered(one):
         return True
-    if daemons.is_up("ovn-central") and status(one) is None:
+    if daemons.is_up("ovn-central") and raft.status(one) is None:
         return True  # it was removed from the cluster
-    held = cluster_of(one)
+    held = raft.cluster_of(one)
     return bool(held) and held != cluster
 
 
@@ -355,11 +269,11 @@ def leave(known: HostFacts, progress: Progress) -> None:
 
     It changes nothing if there is no leader.
     """
-    if not are_here() or not known.southbound:
+    if not raft.are_here() or not known.southbound:
         return
     own, first = address_of(known), relay.address_of(known.southbound)
     for one in DATABASES:
-        seen = status(one)
+        seen = raft.status(one)
         if seen is None or not seen.leader:
             continue
         progress.say(f"leaving the cluster of {one.name}")
@@ -372,7 +286,7 @@ def leave(known: HostFacts, progress: Progress) -> None:
 
 
 def _is_gone(one: Database, address: str) -> bool:
-    seen = status(one)
+    seen = raft.status(one)
     return seen is None or address not in seen.members
 
 
@@ -382,13 +296,14 @@ def _appctl(one: Database, command: str, *words: str) -> None:
 
 def drop(record: Record, progress: Progress) -> None:
     """Take this host's databases away, as on a host that is no longer to have them."""
-    if not are_here():
+    if not raft.are_here():
         return
     progress.say("removing OVN's databases from this host")
     daemons.stop("relay", record, progress)
     daemons.halt("ovn-central", progress)
     for one in DATABASES:
         one.file.unlink(missing_ok=True)
+    relay_program.DATABASE.unlink(missing_ok=True)
     _remove_programs()
     if daemons.is_ours("ovn-central", record):
         daemons.stop("ovn-central", record, progress)
@@ -404,7 +319,7 @@ def bring_back(
     :param keep: this is not the first host: it keeps listening, so that the first host can take the databases back.
     :param texts: databases to take instead of the copies.
     """
-    if not are_here():
+    if not raft.are_here():
         return
     progress.say("OVN's databases will be on this host alone")
     with daemons.halted("ovn-central", record, progress):
@@ -413,7 +328,7 @@ def bring_back(
             fresh.unlink(missing_ok=True)
             if texts:
                 files.write_atomic(fresh, texts[one], mode=0o640)
-            elif is_clustered(one):
+            elif raft.is_clustered(one):
                 run(["ovsdb-tool", "cluster-to-standalone", str(fresh), str(one.file)], timeout=60)
             else:
                 continue  # an earlier attempt did it
@@ -438,5 +353,8 @@ def _replace(file: Path, fresh: Path | None, why: str) -> None:
 def _remove_programs() -> None:
     for path in (program.PROGRAM, program.NORTHD, *(one.drop_in for one in DATABASES)):
         path.unlink(missing_ok=True)
+    for folder in (one.drop_in.parent for one in DATABASES):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
     if daemons.has_systemd():
         run(["systemctl", "daemon-reload"], timeout=60)

@@ -8,7 +8,7 @@ from winlab.host import daemons, facts
 from winlab.host import databases_program as program
 from winlab.host.changes import Record, alone
 from winlab.host.databases_program import DATABASES
-from winlab.host.site import databases, relay, tunnels
+from winlab.host.site import databases, raft, relay, tunnels
 from winlab.run import run
 
 
@@ -18,17 +18,17 @@ def check(progress: Progress) -> list[str]:
     :raises UsageError: this host has no databases of a cluster.
     :raises ConflictError: the cluster works, or enough of its hosts can be reached.
     """
-    if not databases.are_here() or not all(databases.cluster_of(one) for one in DATABASES):
+    if not raft.are_here() or not all(raft.cluster_of(one) for one in DATABASES):
         raise UsageError(
             "This host has no databases that can be recovered.",
             why="It is not one of the three hosts with OVN's databases.",
             cure="Run the command on one of those. On a host alone, 'sudo winlab host setup' repairs the databases.",
         )
     daemons.ensure("ovn-central", Record(), progress)
-    seen = [databases.status(one) for one in DATABASES]
+    seen = [raft.status(one) for one in DATABASES]
     members = {address for one in seen if one for address in one.members}
-    lost = sorted(address for address in members if not databases.listens(address))
-    if all(one is not None and one.leader for one in seen) and databases.is_usable(10):
+    lost = sorted(address for address in members if not raft.listens(address))
+    if all(one is not None and one.leader for one in seen) and raft.is_usable(10):
         raise ConflictError(
             "OVN's databases need no recovery.", why="They have a leader.", cure="See 'sudo winlab doctor'."
         )
@@ -57,7 +57,7 @@ def recover(progress: Progress) -> None:
             databases.write_programs(known, record)
         # it refuses a database that seems to be older than the one it knew
         run(["ovn-appctl", "-t", "ovn-controller", "sb-cluster-state-reset"], check=False, timeout=20)
-        if not databases.is_usable():
+        if not raft.is_usable():
             raise HostError("OVN's databases do not answer.", cure="See their logs.", evidence="/var/log/ovn")
         databases.publish(known)
 
@@ -72,7 +72,7 @@ def take(source: str, progress: Progress) -> None:
     source = tunnels.parse(source)
     with alone(progress):
         record, known = Record(), facts.read_facts()
-        if known.joined or not databases.are_here():
+        if known.joined or not raft.are_here():
             raise UsageError(
                 "Only a site's first host takes the databases back, if it had them in a cluster.",
                 cure=f"On another host, run 'sudo winlab host setup --join {known.joined or 'SITE'}'.",

@@ -17,11 +17,22 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Quiet
-from winlab.host import boot, changes, facts, ovn_sockets
+from winlab.host import boot, changes, databases_program, facts, ovn_sockets
 from winlab.host import relay_program as program
 from winlab.host.changes import Record
-from winlab.host.site import admission, certificates, external, issued, messages, own_facts, relay, tunnels
-from winlab.host.site.messages import Answer, Request
+from winlab.host.site import (
+    admission,
+    certificates,
+    databases,
+    external,
+    issued,
+    messages,
+    own_facts,
+    raft,
+    relay,
+    tunnels,
+)
+from winlab.host.site.messages import Answer, Candidate, Request
 from winlab.run import Result
 
 KEY = certificates.make_key()
@@ -99,6 +110,27 @@ def test_later_hosts_find_the_same_site(first: First) -> None:
         assert (other.facts.tunnel_mtu, other.tunnel_address) == (1442, one.tunnel_address)
     assert {path.stat().st_mode & 0o777 for path in program.FOLDER.iterdir()} == {0o600}
     assert program.FOLDER.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_third_host_gets_what_databases_need(first: First, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first.encaps.append({"chassis_name": "c2", "ip": "203.0.113.2"})
+    for name in ("PROGRAM", "AUTHORITY"):
+        monkeypatch.setattr(databases_program, name, tmp_path / name)
+    monkeypatch.setattr(databases, "AUTHORITY_KEY", tmp_path / "authority-key")
+    monkeypatch.setattr(raft, "is_usable", lambda: True)
+    monkeypatch.setattr(databases, "form", lambda known, *_: known)
+    candidate = Candidate(request=certificates.make_request("c3", KEY), address="198.51.100.3")
+    third = ASKED.model_copy(update={"chassis": "c3", "databases": candidate})
+    answer = messages.read(Answer, first.admit(third).model_dump_json(), "h1")
+    given = answer.databases
+    assert given is not None
+    assert {name: str(at) for name, at in given.hosts.items()} == {"c1": "198.51.100.1", "c3": "198.51.100.3"}
+    assert certificates.fault(given.certificate, KEY, given.authority, "c3") == ""
+    assert certificates.fault(given.certificate, KEY, answer.authority, "c3")  # another authority than the hosts'
+    assert answer.southbound == "ssl:198.51.100.1:6642,ssl:198.51.100.3:6642"
+    assert facts.read_facts().databases == {"c1": "198.51.100.1", "c3": "198.51.100.3"}
+    again = messages.read(Answer, first.admit(ASKED).model_dump_json(), "h1")
+    assert again.databases is None  # it did not ask for them
 
 
 def test_a_first_host_whose_facts_lost_its_site_still_has_the_same_address(

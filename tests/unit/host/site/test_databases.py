@@ -14,7 +14,7 @@ from winlab.events import Quiet
 from winlab.host import databases_program as program
 from winlab.host.check import Status
 from winlab.host.databases_program import DATABASES, NORTHBOUND, SOUTHBOUND
-from winlab.host.site import certificates, checks_databases, databases, recover
+from winlab.host.site import certificates, checks_databases, databases, raft, recover
 from winlab.host.site.messages import Candidate
 from winlab.run import Result
 
@@ -33,8 +33,8 @@ Vote: self
 Log: [2, 6]
 Connections: <-13b0 ->13b0 <-fb69 ->fb69
 Servers:
-    f248 (f248 at ssl:198.51.100.1:6644) (self) next_index=3 match_index=5
-    13b0 (13b0 at ssl:198.51.100.2:6644) next_index=6 match_index=5 last msg 989 ms ago
+    f248 (f248 at ssl:198.51.100.1:6644) (self) next_index=3 match_index=95
+    13b0 (13b0 at ssl:198.51.100.2:6644) next_index=95 match_index=94 last msg 989 ms ago
     fb69 (fb69 at ssl:198.51.100.3:6644) next_index=5 match_index=4 last msg 985 ms ago
 """
 FOLLOWER = """\
@@ -57,10 +57,10 @@ ASKED = Candidate(request=certificates.make_request("c", certificates.make_key()
 
 
 def test_what_a_server_says_of_its_cluster_is_understood() -> None:
-    assert databases.parse_status(LEADER) == databases.Status(ALL, ALL[0], (ALL[2],))
-    assert databases.parse_status(FOLLOWER) == databases.Status(ALL, ALL[0])
-    assert databases.parse_status(FOLLOWER.replace("Leader: f248", "Leader: unknown")) == databases.Status(ALL)
-    assert databases.parse_status(WAITING) == databases.Status(())
+    assert raft.parse_status(LEADER) == raft.Status(ALL, ALL[0], (ALL[2],))
+    assert raft.parse_status(FOLLOWER) == raft.Status(ALL, ALL[0])
+    assert raft.parse_status(FOLLOWER.replace("Leader: f248", "Leader: unknown")) == raft.Status(ALL)
+    assert raft.parse_status(WAITING) == raft.Status(())
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_first_three_hosts_that_ask_have_the_databases(
 
 
 def test_a_host_stays_in_a_cluster_that_lost_its_third(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "are_here", lambda: True)
     known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
     assert set(databases.choose(known, ["c2"], "c2", ASKED)) == {"c1", "c2"}
 
@@ -91,8 +91,8 @@ def test_a_host_stays_in_a_cluster_that_lost_its_third(monkeypatch: pytest.Monke
 def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(databases, "run", lambda words, **_: said.append(" ".join(words[-2:])))
-    monkeypatch.setattr(databases, "status", lambda _one: databases.Status((*ALL, "198.51.100.4"), ALL[0]))
-    monkeypatch.setattr(databases, "listens", lambda address: address != ALL[2])
+    monkeypatch.setattr(raft, "status", lambda _one: raft.Status((*ALL, "198.51.100.4"), ALL[0]))
+    monkeypatch.setattr(raft, "listens", lambda address: address != ALL[2])
     known = FIRST.model_copy(update={"databases": {"c1": ALL[0], "c2": ALL[1], "c4": "198.51.100.4"}})
     databases._drop_lost(known)
     assert said == [f"{one.name} ssl:{ALL[2]}:{one.raft}" for one in DATABASES]
@@ -148,19 +148,19 @@ def test_the_servers_have_the_files_and_sockets_of_ovn_ctl_and_their_own_certifi
 @pytest.mark.parametrize(
     ("found", "lost", "ends", "state", "says"),
     [
-        (databases.Status(ALL, ALL[0]), set(), False, Status.OK, "the leader is 198.51.100.1"),
-        (databases.Status(ALL, ALL[0]), set(), True, Status.WARN, "ends soon"),
-        (databases.Status(ALL, ALL[0]), {ALL[2]}, False, Status.WARN, "can't be reached: 198.51.100.3"),
-        (databases.Status(ALL, ALL[0], (ALL[2],)), set(), False, Status.WARN, "behind: 198.51.100.3"),
-        (databases.Status(ALL[:2], ALL[0]), set(), False, Status.WARN, "on 2 hosts"),
-        (databases.Status(ALL[:1], ALL[0]), set(), False, Status.WARN, "have left"),
-        (databases.Status(ALL), {ALL[1], ALL[2]}, False, Status.FAIL, "no leader"),
-        (databases.Status(()), set(), False, Status.WARN, "waits"),
+        (raft.Status(ALL, ALL[0]), set(), False, Status.OK, "the leader is 198.51.100.1"),
+        (raft.Status(ALL, ALL[0]), set(), True, Status.WARN, "ends soon"),
+        (raft.Status(ALL, ALL[0]), {ALL[2]}, False, Status.WARN, "can't be reached: 198.51.100.3"),
+        (raft.Status(ALL, ALL[0], (ALL[2],)), set(), False, Status.WARN, "behind: 198.51.100.3"),
+        (raft.Status(ALL[:2], ALL[0]), set(), False, Status.WARN, "on 2 hosts"),
+        (raft.Status(ALL[:1], ALL[0]), set(), False, Status.WARN, "have left"),
+        (raft.Status(ALL), {ALL[1], ALL[2]}, False, Status.FAIL, "no leader"),
+        (raft.Status(()), set(), False, Status.WARN, "waits"),
         (None, set(), False, Status.FAIL, "does not run"),
     ],
 )
 def test_doctor_says_what_is_wrong_and_what_to_do(
-    found: databases.Status | None, lost: set[str], ends: bool, state: Status, says: str
+    found: raft.Status | None, lost: set[str], ends: bool, state: Status, says: str
 ) -> None:
     said = checks_databases.judge(NORTHBOUND, found, lost, "ann@h1", ends=ends)
     assert (said.state, says in said.detail) == (state, True)
@@ -177,12 +177,12 @@ def test_doctor_names_the_hosts_that_could_have_the_databases() -> None:
 def member(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A host in a cluster; each test says what its servers know, and whom it reaches."""
 
-    it = SimpleNamespace(found=databases.Status(ALL), reached={ALL[0]}, here=True)
-    monkeypatch.setattr(databases, "are_here", lambda: it.here)
-    monkeypatch.setattr(databases, "cluster_of", lambda _one: "e438")
-    monkeypatch.setattr(databases, "status", lambda _one: it.found)
-    monkeypatch.setattr(databases, "listens", lambda address: address in it.reached)
-    monkeypatch.setattr(databases, "is_usable", lambda _seconds: True)
+    it = SimpleNamespace(found=raft.Status(ALL), reached={ALL[0]}, here=True)
+    monkeypatch.setattr(raft, "are_here", lambda: it.here)
+    monkeypatch.setattr(raft, "cluster_of", lambda _one: "e438")
+    monkeypatch.setattr(raft, "status", lambda _one: it.found)
+    monkeypatch.setattr(raft, "listens", lambda address: address in it.reached)
+    monkeypatch.setattr(raft, "is_usable", lambda _seconds: True)
     monkeypatch.setattr(recover.daemons, "ensure", lambda *_: None)
     return it
 
@@ -192,7 +192,7 @@ def test_databases_are_recovered_only_if_two_of_three_hosts_are_lost(member: Any
     member.reached = {ALL[0], ALL[1]}
     with pytest.raises(ConflictError, match="can be reached"):
         recover.check(Quiet())
-    member.found = databases.Status(ALL, ALL[0])
+    member.found = raft.Status(ALL, ALL[0])
     with pytest.raises(ConflictError, match="need no recovery"):
         recover.check(Quiet())
     member.here = False
