@@ -77,8 +77,7 @@ class Changes:
     """All differences, and the parts of the plans that they are about.
 
     ``removed`` are nodes, ``resized`` nodes as they should be, ``registered`` those whose labels or taints change in
-    the cluster, ``moved`` those that are made again on another hypervisor; ``dropped`` and ``altered`` are add-ons as
-    they were.
+    the cluster. ``moved`` are made again on another hypervisor. ``dropped`` and ``altered`` are add-ons as they were.
     """
 
     every: tuple[Change, ...] = ()
