@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from winlab import account
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan import placement
-from winlab.errors import ConflictError, NotFoundError, WinlabError, together
+from winlab.errors import ConflictError, WinlabError, together
 from winlab.events import Listener
 from winlab.operations import move, planning, recorded, registry
 from winlab.operations.move import Moved
@@ -70,13 +70,7 @@ def _there(name: str, site: Site) -> list[Machine]:
 def _move(machine: Machine, name: str, site: Site, tell: Listener) -> Moved:
     lab, node = machine.tag.lab, machine.tag.node
     held = recorded.read(site.folder(lab))
-    try:
-        planned = held.plan.node(node)
-    except KeyError:
-        raise NotFoundError(
-            f"'{node}' is not in the record of the lab '{lab}'.", cure=f"Run 'winlab repair --lab {lab}' first."
-        ) from None
-    where = planned.model_copy(update={"hypervisor": name})
+    where = move.planned(held, node).model_copy(update={"hypervisor": name})
     chosen = placement.elsewhere(held.spec, held.plan, where, planning.hypervisors(site, lab))
     return move.move(lab, node, chosen.host, site, tell)
 

@@ -13,15 +13,17 @@ from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import moved
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
+from winlab.design.plan.model import NodePlan
 from winlab.design.spec.sizes import human
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
-from winlab.errors import ConflictError, GuestError, HostError, WinlabError
+from winlab.errors import ConflictError, GuestError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note
 from winlab.host import facts as host_facts
 from winlab.operations import look, move_note, power, recorded
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.move_note import MoveNote
+from winlab.operations.recorded import Recorded
 from winlab.site import Site
 from winlab.steps import moves
 from winlab.steps.moves import Move
@@ -72,7 +74,7 @@ class _Moving:
         self._note = move_note.read(under.folder)
         if self._note is not None and (self._note.node, self._note.target) != (node, host):
             raise move_note.interrupted(under.folder, self._note)
-        self._node = self._held.plan.node(node)
+        self._node = planned(self._held, node)
         self._source_name = self._node.hypervisor if self._note is None else self._note.source
 
     def run(self) -> Moved:
@@ -133,7 +135,7 @@ class _Moving:
                 why="These belong to a snapshot, to another lab or to a user, and stay where they are.",
                 cure="A copy of a lab depends on its snapshot. Make the lab again where it is to be.",
             )
-        why = "it is a copy of its disks that snapshots depend on" if found.frozen else ""
+        why = "snapshots depend on its disks" if found.frozen else ""
         why = why or moved.hinders((source.name, facts[0]), (target.name, facts[1]), f"{datetime.now(UTC):%Y-%m-%d}")
         runs = state in LIVE
         cold = self._cold or not runs or bool(why)
@@ -190,6 +192,20 @@ class _Moving:
         if name == HYPERVISOR or remote is None:
             return self._under.site.host_facts
         return host_facts.read_facts_of(remote)
+
+
+def planned(held: Recorded, node: str) -> NodePlan:
+    """A node as its lab's record has it.
+
+    :raises NotFoundError: the record does not have it.
+    """
+    try:
+        return held.plan.node(node)
+    except KeyError:
+        lab = held.plan.lab
+        raise NotFoundError(
+            f"'{node}' is not in the record of the lab '{lab}'.", cure=f"Run 'winlab repair --lab {lab}' first."
+        ) from None
 
 
 def _require_room(move: Move, found: moves.Parts, *, runs: bool) -> None:
