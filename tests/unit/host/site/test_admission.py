@@ -113,6 +113,7 @@ def test_later_hosts_find_the_same_site(first: First) -> None:
 
 
 def test_the_third_host_gets_what_databases_need(first: First, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    first.admit()
     first.encaps.append({"chassis_name": "c2", "ip": "203.0.113.2"})
     for name in ("PROGRAM", "AUTHORITY"):
         monkeypatch.setattr(databases_program, name, tmp_path / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -37,15 +36,12 @@ OFF = Silent(SECOND, HostError("libvirt does not answer.", why="No route to host
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    patch = pytest.MonkeyPatch()
-    disks.answer(patch)
-    patch.setenv("WINLAB_STATE", str(tmp_path / "state"))
-    patch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    made = World(patch, second=True)
-    patch.setattr(resources, "of_all", lambda *_: placing.hosts(16, 16))
-    yield made
-    patch.undo()
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    disks.answer(monkeypatch)
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(resources, "of_all", lambda *_: placing.hosts(16, 16))
+    return World(monkeypatch, second=True)
 
 
 @pytest.fixture
