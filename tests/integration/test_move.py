@@ -61,7 +61,7 @@ class Lab:
         assert (node["hypervisor"], node["state"], node["answers"]) == (to, "running", True)
         assert self.sh("md5sum < /root/marker") == self.sum
         assert volumes(self.hosts[self.other()]) == []
-        assert "requested-chassis" not in self.first.run("ovn-nbctl", "list", "Logical_Switch_Port").stdout
+        assert "activation-strategy" not in self.first.run("ovn-nbctl", "list", "Logical_Switch_Port").stdout
 
     def fill(self) -> None:
         """Write markers, which no one compresses or encrypts, to the node's disk and memory."""

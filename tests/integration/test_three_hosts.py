@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from hosts import Host, Hosts, install
-from test_hosts import TLS, chassis, within
+from test_hosts import TLS, within
 
 NB, SB = "unix:/run/ovn/ovnnb_db.sock", "unix:/run/ovn/ovnsb_db.sock"
 FOLDER = "/etc/winlab/tls"
@@ -119,8 +119,8 @@ def test_a_host_changes_only_its_own_rows_at_every_relay(site: Site) -> None:
     first, second, third = site.all
     for host in site.all:
         words = ("ovn-sbctl", "--timeout=9", "--no-leader-only", f"--db=ssl:{host.address}:6642", *TLS)
-        assert second.run(*words, "set", "Chassis", chassis(second), "external_ids:test=1").returncode == 0
-        for row in (("Chassis", chassis(third)), ("SB_Global", ".")):
+        assert second.run(*words, "set", "Chassis", second.chassis(), "external_ids:test=1").returncode == 0
+        for row in (("Chassis", third.chassis()), ("SB_Global", ".")):
             assert "RBAC" in second.run(*words, "set", *row, "external_ids:test=1", check=False).stderr
     assert doctor(first)["OVN databases, nb"].startswith("on ")
 

@@ -85,7 +85,7 @@ class _Moving:
         facts = self._facts(source.name), self._facts(target.name)
         first = self._under.site.host_facts
         plan = moved.plan(self._held.plan, self._name, self._host, facts[1].machine, first.machine)
-        move = Move(self._under.lab, self._node, plan, source, target)
+        move = Move(self._under.lab, self._node, self._held.plan, plan, source, target)
         if self._note is not None:
             moves.recover(move)
         note = self._decide(move, facts) if self._note is None else self._note
@@ -117,7 +117,7 @@ class _Moving:
                 cure=f"'winlab status --lab {self._lab}' shows where it is. If it is there, stop or start it first.",
             )
         if first_boot.is_marked(source.conn, node):
-            # seen with TCG: a machine that moved while its boot loader ran got no more timer interrupts
+            # seen once with TCG: a machine that moved while its boot loader ran hung in the kernel's early boot
             raise GuestError(
                 f"The first boot of '{node.name}' is not complete.",
                 cure="Run the lab's create command again: it finishes that. Then move the node.",

@@ -86,11 +86,13 @@ class Move:
     """A node that moves.
 
     :param node: as it was planned where it is.
-    :param plan: with the node where it is moved to.
+    :param before: the plan with the node there.
+    :param plan: the plan with the node where it is moved to.
     """
 
     lab: LabOnSite
     node: NodePlan
+    before: Plan
     plan: Plan
     source: Hypervisor
     target: Hypervisor
@@ -114,6 +116,10 @@ class Move:
     def is_missing(self) -> bool:
         """Whether it is not at its new place."""
         return domains.find(self.target.conn, self.node) is None
+
+    def settle_port(self, host: Hypervisor, plan: Plan) -> None:
+        """Leave the node's port as the network of a plan has it (:mod:`winlab.design.render.topology`)."""
+        self.give_port(*([host] if plan.hosts else []))
 
     def give_port(self, *hosts: Hypervisor) -> None:
         """Give the node's port to hosts; none: to the one that has the machine."""
@@ -230,7 +236,7 @@ def settle(move: Move, record: Callable[[], None], *, autostart: bool) -> Step:
         domains.set_autostart(move.target.conn, move.node, wanted=autostart)
         progress.say("removing its old volumes")
         disks.collect(move.source, move.volumes(move.source))
-        move.give_port()
+        move.settle_port(move.target, move.plan)
 
     return Step(move.at(SETTLED), work, lambda: False, [move.at(MOVED)], usual=2)
 
@@ -244,7 +250,7 @@ def put_back(move: Move, *, autostart: bool, starts: bool) -> bool:
     if domains.find(move.source.conn, node) is None or domains.state(move.target.conn, node) == "running":
         return False
     discard(move)
-    move.give_port()
+    move.settle_port(move.source, move.before)
     domains.set_autostart(move.source.conn, node, wanted=autostart)
     if starts and domains.state(move.source.conn, node) in domains.OFF:
         domains.start(move.source.conn, node)
