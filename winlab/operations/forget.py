@@ -15,9 +15,15 @@ from winlab.events import Listener, Note
 from winlab.site import Site
 
 FORGOTTEN = f"{PREFIX}forgotten/"  # of its key in the external_ids of NB_Global; its name follows, as it was
-LIMIT = 10.0  # seconds for ssh to connect; its own limit is 5
-# What ssh reports of a host that is there: it only does not let this user in.
-THERE = ("Permission denied", "Too many authentication failures")
+LIMIT = 30.0  # seconds for ssh to connect; its own limit is 5 for each address of the host
+# What ssh reports of a host that is there: it only does not let this user in, or this user does not know its key.
+THERE = (
+    "Permission denied",
+    "Too many authentication failures",
+    "Host key verification failed",
+    "Unable to negotiate",
+    "Connection reset by",
+)
 SB = f"unix:{settings.SB_SOCKET}"
 CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # anyone of the group may have recorded it, and root uses it
 
@@ -77,6 +83,8 @@ def _require_lost(name: str, record: Registered) -> None:
     """
     try:
         record.remote.call("true", LIMIT)
+    except (run.OverdueError, run.FloodError):
+        pass  # it took the login: otherwise ssh ends earlier
     except HostError as error:
         if not any(words in error.why for words in THERE):
             return
@@ -96,14 +104,14 @@ def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
     While the row exists, OVN's 'all have followed' waits for the host. On a site of two hosts, the other one may stop
     being the gateway, because it takes itself for the isolated one.
     """
-    words = ["ovn-sbctl", f"--db={SB}", "--timeout=20", "chassis-del", chassis]
+    words = ["ovn-sbctl", f"--db={SB}", "--no-leader-only", "--timeout=20", "--if-exists", "chassis-del", chassis]
     there = Remote.of(site.places.libvirt)
     try:
         if there is not None:
             there.call(f'root=$([ "$(id -u)" = 0 ] || echo sudo -n); $root {" ".join(words)}')
             return
         if os.geteuid() == 0:
-            run.run(["ovn-sbctl", f"--db={SB}", "--timeout=20", "--if-exists", "chassis-del", chassis], timeout=40)
+            run.run(words, timeout=40)
             return
         why = "Only root may."
     except WinlabError as error:
@@ -111,7 +119,7 @@ def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
     where = "" if there is None else f" on '{there}'"
     tell(
         Note(
-            text=f"OVN still has the host's chassis, and waits for it: {why} Run 'sudo ovn-sbctl chassis-del {chassis}'"
-            f"{where}."
+            text=f"OVN still has the host's chassis, and waits for it: {why} Run 'sudo ovn-sbctl --no-leader-only "
+            f"chassis-del {chassis}'{where}."
         )
     )
