@@ -35,13 +35,13 @@ def clean(site: Site, hosts: Hypervisors, tell: Listener, lab: str = "") -> tupl
     """
     if not any(host.left for host in hosts):
         return hosts, []
-    recorded = site.left()  # again: another winlab may have removed it, and made the lab again
     removed: list[str] = []
     each = []
     for host in hosts:
         stays = []
         for one in host.left:
-            if one.key not in [still.key for still in recorded]:
+            # just before: another winlab may have removed it, and made the lab again
+            if one.key not in [still.key for still in site.left()]:
                 continue
             try:
                 gone = _clean(host, one, tell)
