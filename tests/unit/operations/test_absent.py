@@ -246,6 +246,17 @@ def test_what_another_winlab_has_removed_meanwhile_is_left_alone(removable: Worl
     assert remains.clean(removable, removable.each, ignore, "lab")[1] == removed == []
 
 
+def test_it_looks_again_before_it_removes_what_each_lab_left(
+    removable: World, removed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remains.remember(removable, Left(hypervisor=SECOND, lab="a", whole=True))
+    remains.remember(removable, Left(hypervisor=SECOND, lab="lab", whole=True))
+    removable.has(SPLIT, "node-2")  # another winlab made the lab again
+    back(removable)
+    monkeypatch.setattr(removable.northbound, "record", lambda _texts: removable.nb.others.clear())
+    assert remains.clean(removable, removable.each, ignore, "a")[1] == removed == []
+
+
 def test_what_can_t_be_removed_stops_only_its_own_lab(
     removable: World, removed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +331,13 @@ def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pyt
     (drift,) = elsewhere.rebuild_lost("lab", world, told.append, check=True)
     assert (drift.node, drift.expected, drift.actual, drift.mendable) == ("node-2", SECOND, "forgotten", True)
     assert elsewhere.rebuild_lost("lab", World(), ignore, check=True) == []
+
+
+def test_nothing_is_made_again_at_a_site_that_never_had_the_hypervisor(world: World) -> None:
+    world.made_from(SPLIT)
+    world.each = replace(world.each, silent=())
+    world._facts = sites.facts(southbound="")  # as after they were lost
+    assert elsewhere.rebuild_lost("lab", world, ignore, check=False) == []
 
 
 def test_destroy_of_a_lab_that_has_nothing_there_succeeds(removable: World) -> None:
