@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
-from winlab.adapters.vm import carried, definitions, disks, domains, machine_xml, migration
+from winlab.adapters.vm import carried, definitions, disks, domains, durable, machine_xml, migration
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import volume_names
@@ -214,11 +214,21 @@ def cold(move: Move, *, stops: bool) -> Step:
         if (state := domains.state(source.conn, node)) not in domains.OFF:
             raise ConflictError(f"'{node.name}' is {state}, not off.", cure="Run the same command again.")
         discard(move)
-        _carry(move, parts(source, node, move.lab.name).own, progress)
+        found = parts(source, node, move.lab.name)
+        _carry(move, found.own, progress)
         xml = definitions.with_secrets(source.conn, node)
         assert xml is not None
         rendered = domain_file.domain_xml(move.plan, move.plan.node(node.name), "", target.pool.folder)
         migration.define(target, node, machine_xml.rehosted(xml, rendered))
+        progress.say("writing its disks")
+        durable.flush([target])  # a power cut there must not take the only machine
+        # as create_disk(): retire() deletes the marker before it looks for overlays
+        if not all(map(target.pool.is_complete, found.bases)):
+            raise ConflictError(
+                f"An image that '{node.name}' is based on was removed from '{target.name}' meanwhile.",
+                why="Another winlab is pruning images.",
+                cure="Run the same command again: it brings the image anew.",
+            )
         domains.remove(source.conn, node)  # from here on it is at its new place
 
     after = [move.at(BROUGHT), *([move.at(STOPPED)] if stops else [])]
@@ -234,6 +244,8 @@ def settle(move: Move, record: Callable[[], None], *, autostart: bool) -> Step:
     def work(progress: Progress) -> None:
         record()
         domains.set_autostart(move.target.conn, move.node, wanted=autostart)
+        progress.say("writing its disks")
+        durable.flush([move.target])
         progress.say("removing its old volumes")
         disks.collect(move.source, move.volumes(move.source))
         move.settle_port(move.target, move.plan)
