@@ -168,7 +168,9 @@ def form(known: HostFacts, record: Record, progress: Progress) -> HostFacts:
     renew(known, record, progress)
     with daemons.halted("ovn-central", record, progress):
         for one in DATABASES:
-            fresh = Path(f"{one.file}.cluster")
+            if raft.is_clustered(one):
+                continue  # an earlier attempt did it
+            fresh = Path(f"{one.file}.together")  # bring_back() keeps copies as '.cluster'
             fresh.unlink(missing_ok=True)
             words = ["ovsdb-tool", f"--election-timer={program.ELECTION_MS}", "create-cluster", str(fresh)]
             run([*words, str(one.file), one.member(own)], timeout=60)
@@ -302,6 +304,8 @@ def drop(record: Record, progress: Progress) -> None:
     daemons.stop("relay", record, progress)
     daemons.halt("ovn-central", progress)
     for one in DATABASES:
+        if one.file.exists() and not raft.is_clustered(one):
+            _replace(one.file, None, "recovered")  # here, while the first host was lost, which may not have it
         one.file.unlink(missing_ok=True)
     relay_program.DATABASE.unlink(missing_ok=True)
     _remove_programs()

@@ -18,7 +18,8 @@ def check(progress: Progress) -> list[str]:
     :raises UsageError: this host has no databases of a cluster.
     :raises ConflictError: the cluster works, or enough of its hosts can be reached.
     """
-    if not raft.are_here() or not all(raft.cluster_of(one) for one in DATABASES):
+    # an attempt that was interrupted may have recovered one of the two
+    if not raft.are_here() or not any(raft.cluster_of(one) for one in DATABASES):
         raise UsageError(
             "This host has no databases that can be recovered.",
             why="It is not one of the three hosts with OVN's databases.",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -198,6 +199,55 @@ def test_databases_are_recovered_only_if_two_of_three_hosts_are_lost(member: Any
     member.here = False
     with pytest.raises(UsageError, match="no databases that can be recovered"):
         recover.check(Quiet())
+
+
+def test_a_recovery_that_was_interrupted_between_the_databases_is_finished(
+    member: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft, "cluster_of", lambda one: "e438" if one is SOUTHBOUND else "")
+    monkeypatch.setattr(raft, "status", lambda one: member.found if one is SOUTHBOUND else None)
+    assert recover.check(Quiet()) == [ALL[1], ALL[2]]
+
+
+def test_a_cluster_that_was_made_of_one_database_is_made_of_the_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[str] = []
+    kept = tmp_path / "sb.db.cluster"  # a copy of an earlier cluster
+    kept.write_text("rows")
+    monkeypatch.setattr(program.Database, "file", property(lambda one: tmp_path / f"{one.short}.db"))
+    monkeypatch.setattr(raft, "are_here", lambda: False)
+    monkeypatch.setattr(raft, "listens", lambda _address: True)
+    monkeypatch.setattr(raft, "is_clustered", lambda one: one is NORTHBOUND)
+    monkeypatch.setattr(databases, "run", lambda words, **_: made.append(words[-2]))
+    monkeypatch.setattr(databases.daemons, "halted", lambda *_: nullcontext())
+    monkeypatch.setattr(databases.daemons, "wait_until", lambda *_: True)
+    monkeypatch.setattr(databases.ovn_sockets, "ensure_folder", lambda *_: 0)
+    for name in ("renew", "write_programs", "publish", "_replace"):
+        monkeypatch.setattr(databases, name, lambda *_: None)
+    known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
+    assert databases.form(known, cast(Any, None), Quiet()) == known
+    assert (made, kept.read_text()) == ([str(SOUTHBOUND.file)], "rows")
+
+
+@pytest.mark.parametrize("clustered", [True, False])
+def test_recovered_databases_are_kept_when_a_host_is_to_have_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clustered: bool
+) -> None:
+    monkeypatch.setattr(program.Database, "file", property(lambda one: tmp_path / f"{one.short}.db"))
+    monkeypatch.setattr(databases.relay_program, "DATABASE", tmp_path / "relay.db")
+    monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "is_clustered", lambda _one: clustered)
+    monkeypatch.setattr(databases, "_remove_programs", lambda: None)
+    monkeypatch.setattr(databases.daemons, "stop", lambda *_: None)
+    monkeypatch.setattr(databases.daemons, "halt", lambda *_: None)
+    monkeypatch.setattr(databases.daemons, "is_ours", lambda *_: True)
+    for one in DATABASES:
+        one.file.write_text("rows")
+    databases.drop(cast(Any, None), Quiet())
+    assert sorted(path.name for path in tmp_path.iterdir()) == (
+        [] if clustered else ["nb.db.recovered", "sb.db.recovered"]
+    )
 
 
 def test_the_ports_of_databases_and_relays_differ() -> None:
