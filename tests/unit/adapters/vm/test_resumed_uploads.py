@@ -36,6 +36,7 @@ class Far(Host):
         self.sent = 0
         self.is_off = False
         self.computed: list[int] = []  # of how many bytes it computed digests
+        self.asked: list[int] = []  # as it was asked
         self.spoils = False  # its disk changes what is written
 
     def getURI(self) -> str:
@@ -57,6 +58,7 @@ class Far(Host):
         assert str(there) == "ann@h2"
         content = self.volumes[name].content[: length or None]
         self.computed.append(len(content))
+        self.asked.append(length)
         return hashlib.sha256(content + (b"!" if self.spoils else b"")).hexdigest()
 
 
@@ -217,6 +219,7 @@ def test_the_host_itself_compares_and_digests(pool: StoragePool, host: Far, sour
     upload(pool, source)
     assert pool.holds(NAME, source)
     assert pool.digest(NAME, lambda _: None) == pool.uploaded_digest(NAME)
+    assert host.asked[-1] == 3 * DATA  # a host has time in proportion
     source.write_bytes(b"y" * 3 * DATA)
     assert not pool.holds(NAME, source)
 
