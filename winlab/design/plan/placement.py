@@ -262,7 +262,8 @@ class _Board:
             what = f"'{node.name}' can't be on '{on}'" if on else f"No hypervisor has room for a copy of '{node.name}'"
             raise _full(what, [node], self._rooms.values())
         fitting[0].put(node)
-        full = f"'{node.hypervisor}', where its memory is, has no room; {_difference(fitting, frozenset(), '')}"
+        lacks = "takes no new nodes" if own is not None and own.host.drained else "has no room"
+        full = f"'{node.hypervisor}', where its memory is, {lacks}; {_difference(fitting, frozenset(), '')}"
         return Placement(fitting[0].host.name, CHOSEN if on else full)
 
     def choose(self, count: int, nodes: Sequence[NodePlan], unmade: str = "") -> None:

@@ -8,6 +8,7 @@ from winlab.adapters.vm import resources
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import copied, placement
 from winlab.design.plan.facts import HYPERVISOR
+from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import Plan
 from winlab.design.plan.placement import Placement
 from winlab.errors import ConflictError, HostError, NotFoundError, UsageError
@@ -74,7 +75,7 @@ def elsewhere(
         require_chosen(on, origin, _emulators(snapshot), site, hosts)
         if new and snapshot.memory:
             share = _shares(snapshot, hosts)
-            placement.place_copies(origin, len(new), resources.of_all(hosts, snapshot.lab), share, on)
+            placement.place_copies(origin, len(new), _stock(snapshot, site, hosts), share, on)
         away = [node.name for node in origin.nodes if node.hypervisor != on]
         return dict.fromkeys(labs, dict.fromkeys(away, Placement(on, placement.CHOSEN)))
     compatible.require(snapshot, origin, hosts)
@@ -84,14 +85,35 @@ def elsewhere(
     if new and snapshot.memory:
         share = _shares(snapshot, hosts)
         try:
+            _require_open(origin, site)
             plan = origin.model_copy(update={"lab": new[0]})
             room.require_for(plan, hosts, shares=share, copies=len(new))
         except HostError:
             if len(fit := _fit(snapshot, site, hosts)) == 1:
                 raise
-            stock = [one for one in resources.of_all(hosts, snapshot.lab) if one.name in fit]
+            stock = [one for one in _stock(snapshot, site, hosts) if one.name in fit]
             found |= dict(zip(new, placement.place_copies(origin, len(new), stock, share), strict=True))
     return found
+
+
+def _require_open(plan: Plan, site: Site) -> None:
+    """Check that the hypervisors of a plan take new nodes.
+
+    :raises HostError: one was drained.
+    """
+    if drained := site.drained() & {*plan.hypervisors}:
+        raise HostError(
+            f"No new nodes are placed on {', '.join(sorted(drained))}.",
+            why="'winlab hypervisor drain' empties a hypervisor.",
+            cure="Choose another one with --on, or let it take new nodes: 'winlab hypervisor drain NAME --undo'.",
+        )
+
+
+def _stock(snapshot: Snapshot, site: Site, hosts: Hypervisors) -> list[HostStock]:
+    """What the hypervisors have for copies."""
+    drained = site.drained()
+    found = resources.of_all(hosts, snapshot.lab)
+    return [one.model_copy(update={"drained": True}) if one.name in drained else one for one in found]
 
 
 def _shares(snapshot: Snapshot, hosts: Hypervisors) -> dict[str, float]:

@@ -205,6 +205,16 @@ def test_a_copy_is_refused_if_all_are_full(world: World, ready: Snapshot, monkey
     assert on(world, "try") == {}
 
 
+def test_a_drained_hypervisor_gets_no_copies(world: World, ready: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(world.site), "drained", lambda _: frozenset({SECOND}))
+    told: list[Event] = []
+    clone(world, None, tell=told.append)
+    assert on(world, "try") == {"controller-1": FIRST, "node-1": FIRST}
+    assert f"'{SECOND}', where its memory is, takes no new nodes" in notes(told)
+    with pytest.raises(HostError, match=f"can't be on '{SECOND}'"):
+        clone(world, SECOND, "again")
+
+
 @pytest.mark.parametrize("reason", ["unknown", "off", "tunnel", "QEMU"])
 def test_a_host_that_copies_can_not_be_on_is_refused_before_anything_is_touched(
     world: World, ready: Snapshot, monkeypatch: pytest.MonkeyPatch, reason: str
