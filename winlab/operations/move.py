@@ -135,6 +135,7 @@ class _Moving:
                 why="These belong to a snapshot, to another lab or to a user, and stay where they are.",
                 cure="A copy of a lab depends on its snapshot. Make the lab again where it is to be.",
             )
+        moves.require_free(move, found)
         why = "snapshots depend on its disks" if found.frozen else ""
         why = why or moved.hinders((source.name, facts[0]), (target.name, facts[1]), f"{datetime.now(UTC):%Y-%m-%d}")
         runs = state in LIVE

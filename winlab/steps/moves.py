@@ -163,6 +163,29 @@ def discard(move: Move) -> None:
     disks.collect(move.target, move.volumes(move.target))
 
 
+def require_free(move: Move, found: Parts) -> None:
+    """Check that nothing at the new place depends on a volume which has the name of one that the machine writes to.
+
+    :raises ConflictError: something does.
+    """
+    for name in sorted(_held(move) & {*found.disks}):
+        raise _taken(move, name)
+
+
+def _held(move: Move) -> set[str]:
+    """The node's volumes at the new place that something there depends on: it was there before, and was saved."""
+    there = move.volumes(move.target)
+    return {*there} - {*disks.unused(move.target, there)}
+
+
+def _taken(move: Move, name: str) -> ConflictError:
+    return ConflictError(
+        f"'{move.node.name}' can't be moved to '{move.target.name}': a snapshot or a machine there needs '{name}'.",
+        why="The node was there before. It has another volume of the same name now, which would replace that one.",
+        cure=f"Delete the snapshots that have a part on '{move.target.name}', or choose another hypervisor.",
+    )
+
+
 def bring(move: Move) -> Step:
     """The step that brings images and CDs which other labs share."""
     found = parts(move.source, move.node, move.lab.name)
@@ -184,6 +207,7 @@ def live(move: Move, way: Way) -> Step:
     def work(progress: Progress) -> None:
         discard(move)
         found = parts(move.source, move.node, move.lab.name)
+        require_free(move, found)
         for name in found.disks:
             backing = move.source.pool.backing(name)
             capacity = move.source.pool.capacity(name)
@@ -215,6 +239,7 @@ def cold(move: Move, *, stops: bool) -> Step:
             raise ConflictError(f"'{node.name}' is {state}, not off.", cure="Run the same command again.")
         discard(move)
         found = parts(source, node, move.lab.name)
+        require_free(move, found)
         _carry(move, found.own, progress)
         xml = definitions.with_secrets(source.conn, node)
         assert xml is not None
@@ -270,11 +295,27 @@ def put_back(move: Move, *, autostart: bool, starts: bool) -> bool:
 
 
 def _carry(move: Move, names: tuple[str, ...], progress: Progress) -> None:
-    """Copy volumes that the target does not have, and what the machine has written to its serial port."""
+    """Copy volumes that the target does not have, and what the machine has written to its serial port.
+
+    :raises ConflictError: something at the target depends on another volume of the same name.
+    """
     log = domain_file.serial_log(move.lab.name, move.node.name)
-    there = set(move.target.pool.names())
+    there, held = set(move.target.pool.names()), _held(move)
     for name in _needed(move, (*names, log), there):
-        carried.carry(name, move.source.pool, move.target.pool, partial(progress.say, name))
+        if name in held:
+            _require_same(move, name, progress)
+        else:
+            carried.carry(name, move.source.pool, move.target.pool, partial(progress.say, name))
+
+
+def _require_same(move: Move, name: str, progress: Progress) -> None:
+    """Check that the target has the same volume: a frozen disk, which it kept for a snapshot.
+
+    :raises ConflictError: it has another one.
+    """
+    found = {host.pool.digest(name, partial(progress.say, f"comparing {name}")) for host in (move.source, move.target)}
+    if len(found) > 1:
+        raise _taken(move, name)
 
 
 def _needed(move: Move, names: tuple[str, ...], there: set[str]) -> Iterator[str]:

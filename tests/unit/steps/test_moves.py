@@ -12,6 +12,8 @@ from winlab.events import Quiet
 from winlab.steps import moves
 from winlab.steps.moves import Parts
 
+LOWER, UPPER = "lab.node-1.disk.qcow2", "lab.node-1.disk-2.qcow2"
+
 
 def test_volumes_are_sorted_by_whose_they_are() -> None:
     found = Parts.sort(
@@ -52,6 +54,9 @@ def test_a_medium_over_its_base_is_only_read() -> None:
     assert (found.disks, found.read, found.bases) == ({}, ("lab.win-1.media.qcow2",), ("base-medium-ab.iso",))
 
 
+HELD = (LOWER,)  # at the new place: a snapshot is based on it
+
+
 @pytest.fixture
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done, in its order."""
@@ -66,29 +71,52 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(moves.machine_xml, "rehosted", lambda *_: "<domain/>")
     monkeypatch.setattr(moves.migration, "define", lambda *_: None)
     monkeypatch.setattr(moves, "discard", lambda _move: None)
-    monkeypatch.setattr(moves, "parts", lambda *_: Parts({}, (), ("base-x.qcow2",), ()))
-    monkeypatch.setattr(moves, "_carry", lambda *_: found.append("carry"))
+    monkeypatch.setattr(moves, "parts", lambda *_: Parts({UPPER: (LOWER,)}, (), ("base-x.qcow2",), ()))
+    monkeypatch.setattr(moves.disks, "unused", lambda _host, names: [name for name in names if name not in HELD])
+    monkeypatch.setattr(moves.carried, "carry", lambda name, *_: found.append(f"carry {name}"))
     return found
 
 
-def moving(*, has_base: bool = True) -> Any:
-    """A move of 'node-1'; *has_base*: the new place has its image still."""
-    pool = SimpleNamespace(is_complete=lambda _name: has_base, folder=None)
+def moving(*, has_base: bool = True, there: tuple[str, ...] = (), differs: bool = False) -> Any:
+    """A move of 'node-1'.
+
+    :param has_base: the new place has its image still.
+    :param there: the node's volumes at the new place; those in HELD stay there. *differs*: they are others.
+    """
+
+    def pool(names: tuple[str, ...], digest: str) -> Any:
+        return SimpleNamespace(
+            is_complete=lambda _name: has_base, folder=None, names=lambda: [*names], exists=names.__contains__,
+            digest=lambda *_: digest,
+        )  # fmt: skip
+
+    source = SimpleNamespace(conn=None, pool=pool((LOWER, UPPER), "a"))
+    target = SimpleNamespace(conn=None, name="hypervisor-2", pool=pool(there, "b" if differs else "a"))
     return SimpleNamespace(
         at=lambda kind: kind("lab", "node-1"), lab=SimpleNamespace(name="lab"), node=SimpleNamespace(name="node-1"),
-        plan=SimpleNamespace(node=lambda _name: None), source=SimpleNamespace(conn=None),
-        target=SimpleNamespace(conn=None, name="hypervisor-2", pool=pool), volumes=lambda _host: [],
-        settle_port=lambda *_: None,
+        plan=SimpleNamespace(node=lambda _name: None), source=source, target=target,
+        volumes=lambda host: [*host.pool.names()], settle_port=lambda *_: None,
     )  # fmt: skip
 
 
 def test_the_old_machine_and_volumes_go_once_the_new_ones_are_on_the_disk(done: list[str]) -> None:
     moves.cold(moving(), stops=False).run(Quiet())
     moves.settle(moving(), lambda: done.append("record"), autostart=False).run(Quiet())
-    assert done == ["carry", "flush", "remove", "record", "flush", "collect"]
+    assert done == [f"carry {LOWER}", f"carry {UPPER}", "flush", "remove", "record", "flush", "collect"]
 
 
 def test_the_old_machine_stays_if_the_image_is_pruned_at_the_new_place(done: list[str]) -> None:
     with pytest.raises(ConflictError, match="removed from 'hypervisor-2' meanwhile"):
         moves.cold(moving(has_base=False), stops=False).run(Quiet())
     assert "remove" not in done
+
+
+def test_a_disk_that_a_snapshot_at_the_new_place_needs_is_not_replaced(done: list[str]) -> None:
+    moves.cold(moving(there=(LOWER,)), stops=False).run(Quiet())
+    assert done == [f"carry {UPPER}", "flush", "remove"]
+    done.clear()
+    with pytest.raises(ConflictError, match=f"a snapshot or a machine there needs '{LOWER}'"):
+        moves.cold(moving(there=(LOWER,), differs=True), stops=False).run(Quiet())
+    with pytest.raises(ConflictError, match=f"a snapshot or a machine there needs '{LOWER}'"):
+        moves.require_free(moving(there=(LOWER,)), Parts({LOWER: ()}, (), (), ()))  # made again elsewhere
+    assert done == []
