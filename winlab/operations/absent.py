@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from winlab.adapters.left import Left
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
@@ -10,7 +11,7 @@ from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import HostError, WinlabError
 from winlab.events import Listener, Note
-from winlab.operations import recorded, remains
+from winlab.operations import move_note, recorded, remains
 from winlab.site import Site
 
 
@@ -22,8 +23,12 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) 
     """
     if not hosts.silent:
         return []
-    if plans := recorded.standing(site.folder(lab)):
+    folder = site.folder(lab)
+    if plans := recorded.standing(folder):
         needed = {node.hypervisor for plan in plans for node in plan.nodes if node.name not in but}
+        with suppress(WinlabError):  # one that is damaged; commands that need it report that
+            if (note := move_note.read(folder)) is not None:
+                needed |= {note.source, note.target}
         names = needed - {one.name for one in hosts}
         return [one for one in hosts.silent if any(map(one.is_maybe, names))]
     if lab.startswith(golden.LAB):

@@ -24,8 +24,9 @@ from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Event, Note, ignore
-from winlab.operations import absent, carry_out, destroy, diff, elsewhere, look, making, recorded, remains
+from winlab.operations import absent, carry_out, destroy, diff, elsewhere, look, making, move_note, recorded, remains
 from winlab.operations.carry_out import Job
+from winlab.operations.move_note import MoveNote
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import delete as deletion
 from winlab.steps.power import clock
@@ -164,6 +165,16 @@ def test_destroy_remembers_what_it_leaves_there(removable: World, plan: Plan | N
     assert [one.text for one in told if isinstance(one, Note)] == [f"{removable.left()[0]} {OFF}"]
     assert says in str(removable.left()[0])
     assert not removable.folder("lab").path.exists()
+
+
+def test_destroy_remembers_where_a_node_was_being_moved_to(removable: World) -> None:
+    removable.made_from(WHOLE)
+    folder = removable.folder("lab")
+    note = MoveNote(node="node-2", source="hypervisor-1", target=SECOND, cold=False, ran=False, autostart=False)
+    move_note.write(folder, note)
+    destroy.destroy("lab", removable, ignore)
+    assert [one.hypervisor for one in removable.left()] == [SECOND]
+    assert not folder.path.exists()
 
 
 def test_what_can_t_be_remembered_stays_in_the_record(removable: World, monkeypatch: pytest.MonkeyPatch) -> None:
