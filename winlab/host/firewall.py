@@ -135,11 +135,15 @@ def _among_hosts(tunnel_mtu: int) -> tuple[str, str]:
     """
     segment = tunnel_mtu - HEADERS
     drop = 'counter drop comment "tunnels are between hosts alone"'
+    # both ways: what each side sends depends on what the other one said
+    clamp = "".join(
+        f'\t\t{way} "{BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size > {segment} '
+        f'tcp option maxseg size set {segment} comment "segments of {segment} bytes pass tunnels"\n'
+        for way in ("iifname", "oifname")
+    )
     return (
         f"\t\tudp dport {GENEVE} {drop}\n",
-        f'\t\tiifname "{BRIDGE}" udp dport {GENEVE} {drop}\n'
-        f'\t\tiifname "{BRIDGE}" tcp flags & (syn | rst) == syn tcp option maxseg size > {segment} '
-        f'tcp option maxseg size set {segment} comment "segments of {segment} bytes pass tunnels"\n',
+        f'\t\tiifname "{BRIDGE}" udp dport {GENEVE} {drop}\n{clamp}',
     )
 
 
