@@ -87,7 +87,7 @@ class _Moving:
         plan = moved.plan(self._held.plan, self._name, self._host, facts[1].machine, first.machine)
         move = Move(self._under.lab, self._node, self._held.plan, plan, source, target)
         if self._note is not None:
-            moves.recover(move)
+            moves.recover(move, cold=self._note.cold)
         note = self._decide(move, facts) if self._note is None else self._note
         if self._note is None:
             move_note.write(self._under.folder, note)
@@ -95,7 +95,8 @@ class _Moving:
             self._under.run(self._steps(move, note, facts[1]), "move")
         except WinlabError:
             with suppress(WinlabError):  # the note then stays, and the same command continues
-                if moves.put_back(move, autostart=note.autostart, starts=note.ran and note.cold):
+                starts = note.ran and note.cold
+                if moves.put_back(move, autostart=note.autostart, cold=note.cold, starts=starts):
                     move_note.remove(self._under.folder)
             raise
         if note.ran:

@@ -130,9 +130,12 @@ class Move:
                     northbound.await_followers(FOLLOWING, host.facts.chassis)
 
 
-def recover(move: Move) -> None:
-    """Decide for one of two machines after a move was interrupted. What runs stays; the source counts otherwise.
+def recover(move: Move, *, cold: bool) -> None:
+    """Decide for one of two machines after a move was interrupted. What runs stays, or what ran last.
 
+    Otherwise the source counts.
+
+    :param cold: it was off for the move.
     :raises ConflictError: both run.
     :raises HostError: libvirt still moves it.
     """
@@ -149,12 +152,17 @@ def recover(move: Move) -> None:
             cure=f"Decide which one counts. On the host of the other, run 'virsh destroy {node.domain}' and 'virsh "
             f"undefine --nvram {node.domain}'. Then run the same command again.",
         )
-    if there == "running":
+    if there == "running" or (here != "running" and _has_run_there(move, cold=cold)):
         domains.remove(source.conn, node)
         return
     discard(move)
     if here == "paused":  # libvirt had stopped it for the last part of its memory
         domains.resume(source.conn, node)
+
+
+def _has_run_there(move: Move, *, cold: bool) -> bool:
+    """Whether the machine moved while it ran, and has since stopped: its disks at the new place are the later ones."""
+    return not cold and migration.has_arrived(move.target, move.node)
 
 
 def discard(move: Move) -> None:
@@ -278,13 +286,16 @@ def settle(move: Move, record: Callable[[], None], *, autostart: bool) -> Step:
     return Step(move.at(SETTLED), work, lambda: False, [move.at(MOVED)], usual=2)
 
 
-def put_back(move: Move, *, autostart: bool, starts: bool) -> bool:
+def put_back(move: Move, *, autostart: bool, cold: bool, starts: bool) -> bool:
     """Undo what failed, if the machine is still where it was; returns whether it is.
 
+    :param cold: it was off for the move.
     :param starts: it ran, and was shut down for the move.
     """
     node = move.node
     if domains.find(move.source.conn, node) is None or domains.state(move.target.conn, node) == "running":
+        return False
+    if domains.state(move.source.conn, node) != "running" and _has_run_there(move, cold=cold):
         return False
     discard(move)
     move.settle_port(move.source, move.before)

@@ -120,3 +120,37 @@ def test_a_disk_that_a_snapshot_at_the_new_place_needs_is_not_replaced(done: lis
     with pytest.raises(ConflictError, match=f"a snapshot or a machine there needs '{LOWER}'"):
         moves.require_free(moving(there=(LOWER,)), Parts({LOWER: ()}, (), (), ()))  # made again elsewhere
     assert done == []
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "arrived", "cold", "kept"),
+    [
+        ("off", "running", True, False, "there"),
+        ("off", "off", True, False, "there"),  # it moved, ran there, and was shut down
+        ("paused", "off", True, False, "there"),
+        ("paused", "paused", False, False, "here"),  # libvirt had not completed the move
+        ("running", "off", True, False, "here"),
+        ("off", "off", True, True, "here"),
+    ],
+)
+def test_of_two_machines_the_one_counts_that_ran_last(
+    monkeypatch: pytest.MonkeyPatch, here: str, there: str, arrived: bool, cold: bool, kept: str
+) -> None:
+    gone: list[str] = []
+    move = moving()
+    move.source.conn, move.target.conn = "here", "there"
+    states = {"here": here, "there": there}
+    monkeypatch.setattr(moves.migration, "await_idle", lambda *_: True)
+    monkeypatch.setattr(moves.migration, "has_arrived", lambda *_: arrived)
+    monkeypatch.setattr(moves.domains, "state", lambda conn, _node: states[conn])
+    monkeypatch.setattr(moves.domains, "find", lambda *_: object())
+    monkeypatch.setattr(moves.domains, "remove", lambda conn, _node: gone.append(conn))
+    monkeypatch.setattr(moves.domains, "resume", lambda *_: None)
+    monkeypatch.setattr(moves.domains, "set_autostart", lambda *_, **__: None)
+    monkeypatch.setattr(moves.disks, "collect", lambda *_: [])
+    moves.recover(move, cold=cold)
+    assert gone == ["here" if kept == "there" else "there"]
+    gone.clear()
+    move.before = None
+    assert moves.put_back(move, autostart=False, cold=cold, starts=False) == (kept == "here")
+    assert gone == (["there"] if kept == "here" else [])

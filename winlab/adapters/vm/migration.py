@@ -107,6 +107,13 @@ def await_idle(host: Hypervisor, machine: Named) -> bool:
     return True
 
 
+@answering()
+def has_arrived(host: Hypervisor, machine: Named) -> bool:
+    """Whether a domain that moved here while it ran is complete: libvirt defines it last (qemuMigrationDstFinish)."""
+    domain = find(host.conn, machine)
+    return domain is not None and bool(domain.isPersistent())
+
+
 def define(host: Hypervisor, machine: Named, xml: str) -> None:
     """Define a domain that was elsewhere."""
     with explained(f"'{machine.domain}' can't be defined on '{host.name}'."):
