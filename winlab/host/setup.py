@@ -203,6 +203,7 @@ def _join(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) 
     """Join the site; if this host shall have its databases, too, wait for the cluster and ask for that."""
     for _attempt in range(2):
         known, clusters = joining.join(wanted.join, wanted.tunnel_address, known, record, progress)
+        fabric.check_foreign_ovn(fabric.ovs_ids(), known.southbound)  # before databases of its own are set aside
         record.add("files", str(settings.HOST_FILE))
         facts.write_facts(known)  # from here on, setup needs no --join
         if known.chassis not in known.databases:

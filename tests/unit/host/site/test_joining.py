@@ -18,6 +18,7 @@ from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Quiet
 from winlab.host import fabric
 from winlab.host import relay_program as program
+from winlab.host import setup as host_setup
 from winlab.host.changes import Record
 from winlab.host.check import Status
 from winlab.host.site import certificates, checks, join, messages, tunnels
@@ -55,6 +56,17 @@ def test_ssh_runs_as_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -
     theirs = join.command(Remote("h1"))
     assert theirs[:4] == ["runuser", "-u", "ann", "--"]
     assert {"HOME=/home/ann", "SSH_AUTH_SOCK=/run/agent"} <= set(theirs)
+
+
+def test_the_databases_of_another_ovn_are_not_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = HostFacts(chassis="c3", southbound="ssl:198.51.100.1:6642", databases={"c3": "198.51.100.3"})
+    monkeypatch.setattr(host_setup.joining, "join", lambda *_: (known, {}))
+    monkeypatch.setattr(host_setup.facts, "write_facts", lambda *_: pytest.fail("it joined"))
+    monkeypatch.setattr(host_setup.databases, "wait_for_cluster", lambda *_: pytest.fail("they are gone"))
+    monkeypatch.setattr(fabric, "ovs_ids", lambda: {"ovn-remote": "unix:/run/ovn/ovnsb_db.sock"})
+    record: Any = None
+    with pytest.raises(ConflictError, match="another OVN"):
+        host_setup._join(HostFacts(), host_setup.Wanted(join="h1"), record, Quiet())
 
 
 def test_a_host_that_was_set_up_on_its_own_can_not_join() -> None:
