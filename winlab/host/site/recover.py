@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, facts
 from winlab.host import databases_program as program
 from winlab.host.changes import Record, alone
-from winlab.host.databases_program import DATABASES
+from winlab.host.databases_program import DATABASES, Database
 from winlab.host.site import databases, raft, relay, tunnels
 from winlab.run import run
 
@@ -68,6 +70,7 @@ def take(source: str, progress: Progress) -> None:
 
     :param source: that host's address.
     :raises UsageError: this is not a first host, or the address is malformed.
+    :raises ConflictError: they were not recovered there.
     :raises HostError: the databases there can't be read.
     """
     source = tunnels.parse(source)
@@ -83,9 +86,22 @@ def take(source: str, progress: Progress) -> None:
         texts = {}
         for one in DATABASES:
             progress.say(f"reading {one.name} from {source}")
-            words = ["ovsdb-client", "-t", "60", *tls, "backup", f"ssl:{source}:{one.port}", one.name]
-            texts[one] = run(words, timeout=90, cure=cure).stdout
+            client, server = ["ovsdb-client", "-t", "60", *tls], f"ssl:{source}:{one.port}"
+            model = json.loads(run([*client, "query", server, _model(one)], timeout=90, cure=cure).stdout)
+            if model != [{"rows": [{"model": "standalone"}]}]:
+                raise ConflictError(
+                    f"The databases at {source} were not recovered.",
+                    why="They are part of a cluster, which would continue without this host.",
+                    cure=cure,
+                )
+            texts[one] = run([*client, "backup", server, one.name], timeout=90, cure=cure).stdout
         databases.bring_back(record, progress, texts=texts)
         facts.write_facts(known.model_copy(update={"databases": {}}))
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
         run(["ovn-appctl", "-t", "ovn-controller", "sb-cluster-state-reset"], check=False, timeout=20)
+
+
+def _model(one: Database) -> str:
+    """The query for whether a database is part of a cluster (the database _Server, man ovsdb-server 5)."""
+    where = [["name", "==", one.name]]
+    return json.dumps(["_Server", {"op": "select", "table": "Database", "where": where, "columns": ["model"]}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -207,6 +208,33 @@ def test_a_recovery_that_was_interrupted_between_the_databases_is_finished(
     monkeypatch.setattr(raft, "cluster_of", lambda one: "e438" if one is SOUTHBOUND else "")
     monkeypatch.setattr(raft, "status", lambda one: member.found if one is SOUTHBOUND else None)
     assert recover.check(Quiet()) == [ALL[1], ALL[2]]
+
+
+@pytest.mark.parametrize("model", ["standalone", "clustered"])
+def test_the_first_host_takes_databases_only_from_a_host_that_recovered_them(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    taken: list[Any] = []
+
+    def run(words: list[str], **_: Any) -> Result:
+        said = json.dumps([{"rows": [{"model": model}]}]) if "query" in words else "rows"
+        return Result(tuple(words), 0, said, "", 0.0)
+
+    monkeypatch.setattr(recover, "run", run)
+    monkeypatch.setattr(recover, "alone", lambda _: nullcontext())
+    monkeypatch.setattr(recover, "Record", lambda: None)
+    monkeypatch.setattr(recover.facts, "read_facts", lambda: FIRST)
+    monkeypatch.setattr(recover.facts, "write_facts", lambda _: None)
+    monkeypatch.setattr(recover.relay, "ensure", lambda *_: None)
+    monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(databases, "bring_back", lambda *_, texts: taken.extend(texts.values()))
+    if model == "standalone":
+        recover.take(ALL[1], Quiet())
+        assert taken == ["rows", "rows"]
+        return
+    with pytest.raises(ConflictError, match="were not recovered"):
+        recover.take(ALL[1], Quiet())
+    assert taken == []
 
 
 def test_a_cluster_that_was_made_of_one_database_is_made_of_the_other(
