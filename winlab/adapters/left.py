@@ -30,6 +30,7 @@ class Left(BaseModel):
     :param nodes: the nodes that have a machine or volumes there, as far as they are known.
     :param whole: everything of the lab there, because the lab was destroyed; otherwise only of these nodes.
     :param since: when it was left.
+    :param chassis: OVN's name of the host that had the hypervisor's name then; empty: not known.
     """
 
     model_config = ConfigDict(frozen=True)  # a later winlab may record more
@@ -39,6 +40,7 @@ class Left(BaseModel):
     nodes: tuple[str, ...] = ()
     whole: bool = False
     since: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    chassis: str = ""
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from winlab import stopping
@@ -22,6 +23,8 @@ def remember(site: Site, found: Left) -> None:
     """
     before = next((one for one in site.left() if one.key == found.key), None)
     whole = found if before is None else found.with_nodes(before)
+    with suppress(WinlabError, KeyError):
+        whole = whole.model_copy(update={"chassis": site.registered()[found.hypervisor]().facts.chassis})
     with site.overlay() as northbound:
         northbound.record({whole.key: whole.model_dump_json()})
 
@@ -44,7 +47,8 @@ def clean(site: Site, hosts: Hypervisors, tell: Listener, lab: str = "") -> tupl
             if one.key not in [still.key for still in site.left()]:
                 continue
             try:
-                gone = _clean(host, one, tell)
+                is_another = bool(one.chassis) and one.chassis != host.facts.chassis  # under the same name
+                gone = [] if is_another else _clean(host, one, tell)
                 with site.overlay() as northbound:
                     northbound.record({one.key: None})
                 removed += gone if one.lab == lab else []

@@ -17,9 +17,10 @@ from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.left import LEFT, Left
 from winlab.adapters.vm import domains, pushed
-from winlab.adapters.vm.hypervisor import Silent
+from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design import spec
 from winlab.design.plan import tags
+from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import HostError, NotFoundError, WinlabError
@@ -255,6 +256,17 @@ def test_what_another_winlab_has_removed_meanwhile_is_left_alone(removable: Worl
     back(removable)
     removable.nb.others.clear()
     assert remains.clean(removable, removable.each, ignore, "lab")[1] == removed == []
+
+
+def test_another_host_of_the_same_name_is_not_cleaned(removable: World, removed: list[str]) -> None:
+    removable.nb.texts[SECOND] = sites.record("host2", chassis="c2")
+    removable.northbound.hypervisors = removable.nb.hypervisors
+    removable.has(SPLIT, "node-2")
+    for chassis, gone in (("c3", []), ("c2", ["winlab-lab.node-2"])):
+        remains.remember(removable, Left(hypervisor=SECOND, lab="lab", whole=True))
+        second = sites.hypervisor("second", Pool(), name=SECOND, facts=MachineFacts(chassis=chassis))
+        remains.clean(removable, Hypervisors((replace(second, left=removable.left()),)), ignore, "lab")
+        assert (removed, removable.left()) == (gone, ())
 
 
 def test_it_looks_again_before_it_removes_what_each_lab_left(
