@@ -93,17 +93,17 @@ def _require_lost(name: str, record: Registered) -> None:
 def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
     """Remove a host's row from OVN's southbound database, or report the command that root must run for that.
 
-    While the row exists, OVN's 'all have followed' waits for the host. On a site of two hosts, the other one may stop
-    being the gateway, because it takes itself for the isolated one.
+    While the row exists, OVN's 'all have followed' waits for the host. Where three hosts have the databases, another
+    one's may be the leader.
     """
-    words = ["ovn-sbctl", f"--db={SB}", "--timeout=20", "chassis-del", chassis]
+    words = ["ovn-sbctl", f"--db={SB}", "--no-leader-only", "--timeout=20", "chassis-del", chassis]
     there = Remote.of(site.places.libvirt)
     try:
         if there is not None:
             there.call(f'root=$([ "$(id -u)" = 0 ] || echo sudo -n); $root {" ".join(words)}')
             return
         if os.geteuid() == 0:
-            run.run(["ovn-sbctl", f"--db={SB}", "--timeout=20", "--if-exists", "chassis-del", chassis], timeout=40)
+            run.run([*words[:-2], "--if-exists", *words[-2:]], timeout=40)
             return
         why = "Only root may."
     except WinlabError as error:
@@ -111,7 +111,7 @@ def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
     where = "" if there is None else f" on '{there}'"
     tell(
         Note(
-            text=f"OVN still has the host's chassis, and waits for it: {why} Run 'sudo ovn-sbctl chassis-del {chassis}'"
-            f"{where}."
+            text=f"OVN still has the host's chassis, and waits for it: {why} "
+            f"Run 'sudo ovn-sbctl --no-leader-only chassis-del {chassis}'{where}."
         )
     )

@@ -68,7 +68,7 @@ def test_without_root_the_command_is_shown(world: World, monkeypatch: pytest.Mon
     Hosts().forget("b", listener=told.append)
     assert world.ran == []
     (note,) = [one.text for one in told if isinstance(one, Note)]
-    assert "'sudo ovn-sbctl chassis-del c2'" in note
+    assert "'sudo ovn-sbctl --no-leader-only chassis-del c2'" in note
 
 
 def test_from_a_laptop_the_first_host_is_asked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
