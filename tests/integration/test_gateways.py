@@ -1,7 +1,8 @@
 """The external network of three hosts, and gateways that take over: what is reached, and how long it is silent.
 
 The hosts are namespaces (tests/hosts). Their guests are namespaces, too: only their packets count. A fourth host is
-outside of the site. The tests build on each other. The silences are printed; docs/hypervisors.md has a table of them.
+outside of the site. The tests build on each other. The silences are printed; docs/hypervisors-reference.md has a table
+of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A second host that is cut off, stuck, rebooted or lost for good, with machines of labs on it: what winlab's verbs do.
 
 The hosts are namespaces (tests/hosts). The labs are planted: their rows in OVN, their volumes and their machines are
-real, and nothing is installed on the machines. The test prints how long each command took; see docs/hypervisors.md.
+real, and nothing is installed on the machines. The test prints how long each command took; see
+docs/hypervisors-reference.md.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
 LARGEST = 64 << 10  # characters of a message
 RECOVERY = (
     "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
-    "lost hosts come back, they must not start their databases together (docs/hypervisors.md)."
+    "lost hosts come back, they must not start their databases together (docs/hypervisors-reference.md)."
 )
 _host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 

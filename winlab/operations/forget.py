@@ -101,8 +101,8 @@ def _require_lost(name: str, record: Registered) -> None:
 def _remove_chassis(chassis: str, site: Site, tell: Listener) -> None:
     """Remove a host's row from OVN's southbound database, or report the command that root must run for that.
 
-    While the row exists, OVN's 'all have followed' waits for the host. On a site of two hosts, the other one may stop
-    being the gateway, because it takes itself for the isolated one.
+    While the row exists, OVN's 'all have followed' waits for the host. Where three hosts have the databases, another
+    one's may be the leader.
     """
     words = ["ovn-sbctl", f"--db={SB}", "--no-leader-only", "--timeout=20", "--if-exists", "chassis-del", chassis]
     there = Remote.of(site.places.libvirt)

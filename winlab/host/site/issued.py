@@ -31,8 +31,8 @@ def check(chassis: str, key: str) -> None:
             why="This host is a copy of that one, with the same system-id in Open vSwitch. Or it is the same host, and "
             "lost its key, as when it was installed again.",
             cure="On a copy, remove /etc/openvswitch/system-id.conf and restart Open vSwitch. If it is the same host, "
-            f"run 'sudo ovn-sbctl --if-exists chassis-del {chassis}' on the first host, and 'winlab hypervisor remove' "
-            "if 'winlab hypervisor list' has it. Then join again.",
+            f"run 'sudo ovn-sbctl --no-leader-only --if-exists chassis-del {chassis}' on the first host, and 'winlab "
+            "hypervisor remove' if 'winlab hypervisor list' has it. Then join again.",
         )
 
 

@@ -80,7 +80,7 @@ def join(
         raise HostError(
             f"This host's key, '{program.KEY}', is damaged.",
             why=str(error),
-            cure=f"Remove it, run 'sudo ovn-sbctl chassis-del {known.chassis}' on the first host, and join again.",
+            cure=f"Remove it, run '{_removal(known.chassis)}' on the first host, and join again.",
         ) from error
     request = Request(
         chassis=known.chassis,
@@ -243,10 +243,15 @@ def undo(record: Record, known: HostFacts, progress: Progress) -> None:
         words += ["--if-exists", "chassis-del", known.chassis]
         # a busy host may need more than one attempt
         if not daemons.wait_until(lambda: run(words, check=False, timeout=30).returncode == 0, 15):
-            progress.say(f"the first host can't be reached: run 'sudo ovn-sbctl chassis-del {known.chassis}' on it")
+            progress.say(f"the first host can't be reached: run '{_removal(known.chassis)}' on it")
     else:
         chassis = fabric.ovs_ids().get("system-id", "")
-        progress.say(f"the first host is not known: run 'sudo ovn-sbctl chassis-del {chassis}' on it")
+        progress.say(f"the first host is not known: run '{_removal(chassis)}' on it")
     fabric.vsctl("del-ssl", check=False)
     record.changes.ssl = False
     record.save()
+
+
+def _removal(chassis: str) -> str:
+    """The command that removes a host's chassis row, whichever host's database is the leader."""
+    return f"sudo ovn-sbctl --no-leader-only chassis-del {chassis}"
