@@ -1,13 +1,14 @@
 """Run all tests in lanes side by side, and show what took longest: ``python -m lanes [--all] [--keep-labs]``.
 
 labs      the golden image, a lab that joins an external cluster, then the shared labs and what is done to them
+hosts     several hosts (tests/hosts). winlab gives a host seconds to answer, so they need their share of the CPUs
 machines  other machines, and what needs a host that is set up
 quiet     the rest: style, types, unit tests, fuzzing, PowerShell, tests without guests
 
-The shared labs are made when "machines" has ended and "quiet" is at its last command, whose tests mostly wait (the
-fixture ``labs`` waits for that). An emulated cluster takes more than a core even when nothing happens in it, and its
-API server restarts if it gets less: it should stand for as short a time as possible, and almost alone. Until then one
-lane rarely needs both cores, so the lanes share them.
+The shared labs are made when "hosts" and "machines" have ended and "quiet" is at its last command, whose tests mostly
+wait (the fixture ``labs`` waits for that). An emulated cluster takes more than a core even when nothing happens in it,
+and its API server restarts if it gets less: it should stand for as short a time as possible, and almost alone. Until
+then one lane rarely needs both cores, so the lanes share them.
 
 Each line of output begins with the name of its lane. Durations, with set-up, go to build/durations/ (durations.py).
 """
@@ -114,6 +115,7 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
     unhurried = f"TIMEOUT={LIMIT}"
     return [
         Lane("labs", 0, integration("labs", *kept)),
+        Lane("hosts", 0, integration("hosts")),
         Lane("machines", 5, integration("machines")),
         Lane(
             "quiet",
@@ -122,7 +124,7 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
             [*make, "test-unit", unhurried],
             [*make, "test-fuzz", unhurried],
             [*make, "test-powershell", unhurried],
-            integration("not labs and not machines", f"--timeout={LIMIT}"),
+            integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
         ),
     ]
 
@@ -134,7 +136,8 @@ def run(every: list[Lane]) -> None:
     for lane in every:
         lane.start()
     try:
-        _, machines, quiet = every
+        _, hosts, machines, quiet = every
+        hosts.wait()
         machines.wait()
         quiet.wait(quiet.at_last)
         TURN.touch()

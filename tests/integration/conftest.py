@@ -87,6 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(SHARED_SECONDS))
         elif "host" in uses:
             item.add_marker("machines")
+        elif hasattr(item.module, "Hosts"):  # type: ignore[attr-defined]
+            item.add_marker("hosts")
     items.sort(key=place)
 
 

@@ -18,6 +18,8 @@ import pytest
 from harness import Winlab
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
 
+pytestmark = pytest.mark.slow  # minutes of emulated guests that move
+
 FIRST, SECOND = "hypervisor-1", "hypervisor-2"
 NODE = "controller-1"
 SPEC = ("--spec", "1-0-1", "--set", "controllers.memory=1024", "--set", "network.mtu=1442")

@@ -15,6 +15,8 @@ import pytest
 from harness import Winlab
 from hosts import Host, Hosts, install
 
+pytestmark = pytest.mark.slow  # minutes of emulated guests
+
 FIRST, SECOND = "hypervisor-1", "hypervisor-2"
 POOL = ("workers.os=debian-13", "workers.cluster=false", "workers.memory=768")
 CREATE = ("create", "--spec", "0-2-2", *(word for field in POOL for word in ("--set", field)))

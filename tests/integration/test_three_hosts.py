@@ -14,6 +14,8 @@ import pytest
 from hosts import Host, Hosts, install
 from test_hosts import TLS, within
 
+pytestmark = pytest.mark.slow  # seven minutes
+
 NB, SB = "unix:/run/ovn/ovnnb_db.sock", "unix:/run/ovn/ovnsb_db.sock"
 FOLDER = "/etc/winlab/tls"
 OWN = ("-p", f"{FOLDER}/databases-key.pem", "-c", f"{FOLDER}/databases-certificate.pem")
