@@ -91,6 +91,13 @@ def test_a_host_that_has_joined_is_recorded_with_its_facts(world: World) -> None
     assert hosts().names() == [HYPERVISOR, "b"]
 
 
+def test_a_host_may_know_relays_of_others_beside_the_first_one_s(world: World) -> None:
+    """OVN's databases are on three hosts, or will be."""
+    relays = f"{SECOND.southbound},ssl:192.0.2.3:6642"
+    world.facts["host2"] = SECOND.model_copy(update={"southbound": relays})
+    assert hosts().add("b", URI).answers
+
+
 def test_added_again_its_facts_are_read_again(world: World) -> None:
     hosts().add("b", URI)
     world.facts["host2"] = SECOND.model_copy(update={"accelerator": "kvm"})
