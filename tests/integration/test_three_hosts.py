@@ -45,13 +45,18 @@ def site() -> Iterator[Site]:
         first.add_tunnel_bridge()
         first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
         for host in (second, third):
-            host.run("/usr/share/openvswitch/scripts/ovs-ctl", "start", "--system-id=random")
-            host.add_tunnel_bridge()
+            start_switch(host)
             join(host)
         first.run("ovn-nbctl", "ls-add", "before")
         waited, alone = doctor(third)["OVN databases, nb"], doctor(first)["OVN databases"]
         join(second)
         yield Site(made, waited, alone)
+
+
+def start_switch(host: Host) -> None:
+    """Start Open vSwitch, and wait for the tunnels' address, without which a host can't join."""
+    host.run("/usr/share/openvswitch/scripts/ovs-ctl", "start", "--system-id=random")
+    host.add_tunnel_bridge()
 
 
 def join(host: Host) -> None:
@@ -177,6 +182,7 @@ def test_the_first_host_takes_the_recovered_databases_back(site: Site) -> None:
     assert "(alone)" in nbctl(first, "ls-list")
     join(second)  # waits
     third.on()
+    start_switch(third)
     join(third)
     for host in site.all:
         within(lambda host=host: is_connected(host))
