@@ -28,7 +28,6 @@ FLAGS = (
     | libvirt.VIR_MIGRATE_PERSIST_DEST
     | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
-    | libvirt.VIR_MIGRATE_AUTO_CONVERGE  # a guest that writes faster than the network takes is slowed down
 )
 LOOK = 0.2  # seconds between two looks at the progress
 ABANDONED = 60.0  # seconds in which libvirt cancels a move whose winlab has ended
