@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts import MANAGEMENT, Host, Hosts, install
+from hosts import MANAGEMENT, Host, Hosts, install, one_site
 from hosts.host import WINLAB
 
 SECOND = "hypervisor-2"
@@ -69,12 +69,7 @@ def site() -> Iterator[Site]:
     install()
     with Hosts("h1", "h2") as made:
         first, second = made.all
-        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
+        one_site(first, second)
         first.winlab("hypervisor", "add", SECOND, URI)
         there = Site(made, first, second)
         yield there

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from harness import Winlab
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
 pytestmark = pytest.mark.slow  # minutes of emulated guests that move
 
@@ -87,12 +87,7 @@ def lab() -> Iterator[Lab]:
         first, second = made.all
         for host in made.all:  # by the machine's SMBIOS, which all have, libvirt takes them for one host
             host.run("sh", "-c", "echo 'host_uuid_source = \"machine-id\"' >>/etc/libvirt/libvirtd.conf")
-        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
+        one_site(first, second)
         first.winlab("hypervisor", "add", SECOND, "qemu+ssh://root@h2/system")
         first.winlab(*CREATE)
         made_lab = Lab(made)

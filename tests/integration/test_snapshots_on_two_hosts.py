@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from harness import Winlab
-from hosts import Host, Hosts, install
+from hosts import Host, Hosts, install, one_site
 
 pytestmark = pytest.mark.slow  # minutes of emulated guests
 
@@ -52,12 +52,7 @@ def lab() -> Iterator[Lab]:
     Winlab().ok("image", "build", "debian-13")  # hosts see this machine's cache, and have no internet
     with Hosts("h1", "h2") as made:
         first, second = made.all
-        first.winlab("host", "setup", "--trust-python")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        second.winlab("host", "setup", "--join", "root@h1", check=False)  # it starts Open vSwitch
-        second.add_tunnel_bridge()
-        second.winlab("host", "setup", "--join", "root@h1", "--tunnel-address", second.tunnel_address)
+        one_site(first, second)
         first.winlab("hypervisor", "add", SECOND, "qemu+ssh://root@h2/system")
         first.winlab(*CREATE)
         on = {node: name for name, host in ((FIRST, first), (SECOND, second)) for node in nodes(host)}

@@ -92,7 +92,7 @@ def _require_lost(name: str, record: Registered) -> None:
         pass  # it took the login
     raise ConflictError(
         f"The hypervisor '{name}' answers by ssh: its machines may run.",
-        why="A hypervisor that is forgotten is lost for good, and its machines are made elsewhere.",
+        why="A hypervisor that is forgotten is lost for good, and its machines are made again on other hypervisors.",
         cure=f"If no lab needs it, use 'winlab hypervisor remove {name}'. If only its libvirt hangs, run 'sudo winlab "
         "host setup' there. Otherwise turn it off first.",
     )

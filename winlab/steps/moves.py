@@ -260,7 +260,7 @@ def cold(move: Move, *, stops: bool) -> Step:
             raise ConflictError(
                 f"An image that '{node.name}' is based on was removed from '{target.name}' meanwhile.",
                 why="Another winlab is pruning images.",
-                cure="Run the same command again: it brings the image anew.",
+                cure="Run the same command again: it brings the image again.",
             )
         domains.remove(source.conn, node)  # from here on it is at its new place
 

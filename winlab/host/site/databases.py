@@ -1,7 +1,7 @@
 """OVN's databases on three hosts of a site (RAFT): which ones, how they become a cluster, and how a host leaves it.
 
 One host has them until the second and the third of three are ready: a cluster of two would stop with either of them.
-The servers of a ready host wait for the first host's to become a cluster, and join it by themselves.
+The servers of a ready host wait for the first host's to become a cluster, and then join it.
 """
 
 from __future__ import annotations
