@@ -242,7 +242,7 @@ def refuse_recovered(known: HostFacts, found: Mapping[str, str]) -> None:
         raise ConflictError(
             "OVN's databases were recovered on this host, and the first host has not taken them.",
             why="It has its old ones. If this host joined now, changes since the recovery would be lost.",
-            cure=f"On the first host, run 'sudo winlab hypervisor recover --from {address_of(known)}'. Then join again.",
+            cure=f"Run 'sudo winlab hypervisor recover --from {address_of(known)}' on the first host, then join again.",
         )
 
 
