@@ -255,8 +255,8 @@ def _unknown(folder: LabFolder, site: Site, hosts: Hypervisors) -> list[NodeStat
                 continue
             silent = next((str(one) for one in silents if one.is_maybe(node.hypervisor)), "")
             lost = (
-                f"The site no longer has the hypervisor '{node.hypervisor}'. 'winlab repair --lab {plan.lab}' makes the "
-                "node on another one."
+                f"The site no longer has the hypervisor '{node.hypervisor}'. 'winlab repair --lab {plan.lab}' makes "
+                "the node on another one."
             )
             state = "unknown" if silent else "lost"
             found.append(NodeStatus(tags.of(plan, node), state, None, silent or lost, hypervisor=node.hypervisor))
