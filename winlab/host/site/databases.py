@@ -39,15 +39,24 @@ def address_of(known: HostFacts) -> str:
     return known.databases.get(known.chassis) or relay.address_of(known.southbound)
 
 
-def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candidate | None) -> dict[str, str]:
+def choose(
+    known: HostFacts, others: Collection[str], listed: Collection[str], chassis: str, asked: Candidate | None
+) -> dict[str, str]:
     """The hosts that shall have the databases, by chassis: their addresses. Empty: the first host alone.
 
     :param known: the first host's facts.
-    :param others: the chassis of the other hosts that OVN knows.
+    :param others: the chassis of the other hosts that OVN knows; one that was shut down in order is not among them.
+    :param listed: the chassis of the recorded hypervisors. Such a host keeps its place in a cluster while it is off.
     :param chassis: of the host that asks for admission.
     """
     own = {known.chassis: relay.address_of(known.southbound)}
-    hosts = own | {name: address for name, address in known.databases.items() if name in {*others, chassis}}
+    seen = raft.status(DATABASES[0]) if raft.are_here() else None
+    members = seen.members if seen else ()
+    hosts = own | {
+        name: address
+        for name, address in known.databases.items()
+        if name in {*others, chassis} or (name in listed and address in members)
+    }
     if len({*others, chassis} - {known.chassis}) < MOST - 1 and not raft.are_here():
         return {}
     if asked and (chassis in hosts or len(hosts) < MOST):

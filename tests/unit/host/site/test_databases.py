@@ -82,13 +82,31 @@ def test_the_first_three_hosts_that_ask_have_the_databases(
     had: set[str], others: list[str], chassis: str, chosen: set[str]
 ) -> None:
     known = FIRST.model_copy(update={"databases": {name: f"198.51.100.{name[1]}" for name in had}})
-    assert set(databases.choose(known, others, chassis, ASKED)) == set(chosen)
+    assert set(databases.choose(known, others, [], chassis, ASKED)) == set(chosen)
 
 
 def test_a_host_stays_in_a_cluster_that_lost_its_third(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "status", lambda _one: raft.Status(ALL, ALL[0]))
     known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
-    assert set(databases.choose(known, ["c2"], "c2", ASKED)) == {"c1", "c2"}
+    assert set(databases.choose(known, ["c2"], [], "c2", ASKED)) == {"c1", "c2"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "members", "chosen"),
+    [
+        (["c3"], ALL, {"c1", "c2", "c3"}),  # it was shut down in order
+        ([], ALL, {"c1", "c2", "c4"}),  # it was forgotten
+        (["c3"], ALL[:2], {"c1", "c2", "c4"}),  # its teardown left the cluster
+    ],
+)
+def test_a_host_that_is_shut_down_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch, listed: list[str], members: tuple[str, ...], chosen: set[str]
+) -> None:
+    monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "status", lambda _one: raft.Status(members, ALL[0]))
+    known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
+    assert set(databases.choose(known, ["c2"], listed, "c4", ASKED)) == chosen
 
 
 def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +120,7 @@ def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch
 
 
 def test_a_host_of_an_earlier_winlab_gets_none() -> None:
-    assert databases.choose(FIRST, ["c2"], "c3", None) == {}
+    assert databases.choose(FIRST, ["c2"], [], "c3", None) == {}
 
 
 def test_the_hosts_with_the_databases_are_read_as_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,6 +163,29 @@ def test_a_killed_save_or_reset_is_completed_by_the_same_command(tmp_path: Path,
         number += 1
 
 
+def test_a_node_that_was_moved_since_has_one_machine_when_it_starts(
+    world: World, ready: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ready.plan.node("node-1")
+    old = [domains.Machine(node.domain, "off", world.tags[node.uuid])]  # at its place when the lab is put back
+    there, remove = domains.machines, domains.remove
+
+    def found(conn: Any, lab: str | None = None) -> list[Any]:
+        return [*there(conn, lab), *(old if conn.pool is world.pools[0] else [])]
+
+    def removed(conn: Any, machine: Any) -> bool:
+        if conn.pool is not world.pools[0]:
+            return remove(conn, machine)
+        assert (machine.tag.node, world.places[node.uuid], world.states[node.uuid]) == ("node-1", world.pools[1], "off")
+        old.clear()
+        return True
+
+    monkeypatch.setattr(domains, "machines", found)
+    monkeypatch.setattr(domains, "remove", removed)
+    copying.reset(ID, "lab", world.site, ignore)
+    assert (old, world.running("lab")) == ([], True)
+
+
 def full(free: int) -> Any:
     def require(plan: object, hosts: object, shares: object = None, copies: int = 1) -> None:
         if copies > free:
