@@ -164,7 +164,7 @@ def _show_run(run: RunRecord) -> None:
     say(f"{page.ending(run)}. {run.done} of {len(run.steps)} steps are done.")
     rows = [_row(run, step, "*" if step.number in on_path else "") for step in run.begun]
     if rows:
-        print_table(["", "STEP", "NODE", "BEGAN", "TOOK", "USUALLY", "", ""], rows)
+        print_table(["", "STEP", "NODE", "BEGAN", "TOOK", "USUALLY", "WHEN", "STATE"], rows, drop=("WHEN",))
     for step in run.begun:
         if step.failure:
             say(f"✗ {step.planned.step}: {page.short(step.failure)}")
@@ -180,7 +180,7 @@ def _row(run: RunRecord, step: StepRecord, mark: str) -> list[str]:
 
     begun, usual = step.begun or 0.0, step.planned.usual
     state = "" if step.state is StepState.DONE else str(step.state)
-    cells = [mark, short(step.planned.step)[:40], short(run.group(step)), clock(begun), clock(step.seconds)]
+    cells = [mark, short(step.planned.step), short(run.group(step)), clock(begun), clock(step.seconds)]
     return [*cells, clock(usual) if usual else "", _bar(begun, step.ended, run.elapsed), state]
 
 
