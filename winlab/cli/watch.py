@@ -178,7 +178,7 @@ def _row(run: RunRecord, step: StepRecord, mark: str) -> list[str]:
     from winlab.history.page import clock, short
     from winlab.history.runs import StepState
 
-    begun, usual = step.begun or 0.0, step.planned.usual
+    begun, usual = step.begun or 0.0, step.planned.measured
     state = "" if step.state is StepState.DONE else str(step.state)
     cells = [mark, short(step.planned.step), short(run.group(step)), clock(begun), clock(step.seconds)]
     return [*cells, clock(usual) if usual else "", _bar(begun, step.ended, run.elapsed), state]
@@ -234,7 +234,7 @@ def _at(view: View, step: StepRecord) -> str:
     text = "looking whether it is done" if step.state is StepState.CHECKING else step.text
     line = short(f"{step.planned.step}: {text}" if text else step.planned.step)
     line += "" if step.fraction is None else f" {step.fraction:.0%}"
-    usually = f", usually {clock(step.planned.usual)}" if step.planned.usual else ""
+    usually = f", usually {clock(step.planned.measured)}" if step.planned.measured else ""
     return f"{line} ({clock(view.spent(step))}{usually})"
 
 

@@ -99,6 +99,7 @@ class _Voice:
                 node=state.node,
                 seconds=time.monotonic() - self._begun,
                 usual=self._step.usual,
+                estimated=_is_estimate(self._step),
             )
         )
 
@@ -145,9 +146,14 @@ def _planned(order: Sequence[Step]) -> tuple[Planned, ...]:
             step.reaches.node,
             step.usual,
             tuple(sorted({by_state[state] for state in step.needs})),
+            _is_estimate(step),
         )
         for step in order
     )
+
+
+def _is_estimate(step: Step) -> bool:
+    return step.usual > 0 and not step.measured
 
 
 def _user() -> str:

@@ -34,7 +34,9 @@ class Step:
     :param done: looks up whether the work is done already. Called only when every state in *after* is reached.
     :param after: the states that it needs, regardless of which steps reach them.
     :param also: other states that hold when it is done.
-    :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
+    :param usual: how long it usually takes, in seconds.
+    :param measured: whether that was measured on this host; otherwise it is an estimate.
+    :param case: what else the time depends on, such as whether a machine boots or is resumed.
     :param finishes: it runs to its end if another step fails meanwhile, but not if the user interrupts.
     """
 
@@ -44,6 +46,8 @@ class Step:
     after: Iterable[State] = ()
     also: Iterable[State] = ()
     usual: float = 0.0
+    measured: bool = False
+    case: str = ""
     load: Load = Load.WAITS
     finishes: bool = False
 
