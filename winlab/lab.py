@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
-    from winlab.operations.look import NodeStatus, Overview
+    from winlab.operations.look import About, NodeStatus, Overview
     from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
@@ -458,6 +458,11 @@ class Lab:
         :raises NotFoundError: there is no such lab.
         """
         return operations.look.status(self.name, self.site)
+
+    @at_site
+    def about(self) -> About:
+        """What this account has recorded of the lab: Kubernetes' version, CNI profile, age; empty if it has none."""
+        return operations.look.about(self.site.folder(self.name))
 
     @at_site
     def machines(self) -> list[Machine]:

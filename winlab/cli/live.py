@@ -151,7 +151,8 @@ class LiveView:
             lines = sorted(lines, key=lambda row: not row.is_busy)[: max(room, 1)]
         names = max((cell_len(row.name) for row in lines), default=0)
         counts = max((cell_len(row.steps) for row in lines), default=0)
-        mark = self._spinner.render(now)
+        frames = self._spinner.frames
+        mark = frames[int(now * 1000 / self._spinner.interval) % len(frames)]
         drawn: list[RenderableType] = []
         for row in lines:
             text = Text.assemble(mark if row.is_busy else " ", " ")
