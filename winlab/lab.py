@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
     from winlab.operations.push import PushedProgram
+    from winlab.operations.verdict import Verdict
     from winlab.operations.watch import View
     from winlab.steps.payload import Origin
     from winlab.supply.artifacts.bundle.file import Bundle
@@ -144,13 +145,18 @@ class Lab:
 
     @at_site
     def check(self, plan: Proposal) -> None:
-        """Check the media and files that a plan names, as :meth:`create` does before it touches anything.
+        """Check what :meth:`create` checks before it touches anything: media, files, and other labs of this name.
 
-        Evaluation media that :meth:`create` could download may be missing.
+        Evaluation media that :meth:`create` could download may be missing. Memory is not compared: see :meth:`judge`.
 
-        :raises WinlabError: one is missing or unsuitable.
+        :raises WinlabError: something is missing or unsuitable, or another lab has this name.
         """
-        operations.golden.check_media(plan.plan, plan.stock, self.site, consent=True)
+        operations.verdict.check(plan, self.site)
+
+    @at_site
+    def judge(self, plan: Proposal) -> Verdict:
+        """What :meth:`create` would need for a plan: downloads, time, memory and disk, as far as that is known."""
+        return operations.verdict.judge(plan, self.site)
 
     @at_site
     def render(self, plan: Proposal, folder: Path) -> list[Path]:

@@ -136,7 +136,7 @@ def plan(
         return
     from winlab.cli.plan_view import show
 
-    show(made.plan, made.stock.host_files)
+    show(made.plan, own.judge(made), made.stock.host_files)
 
 
 def status(

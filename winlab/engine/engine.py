@@ -118,7 +118,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     stopping.check()
     order = compose(steps)
     teller = _Teller(tell, lab, len(order))
-    teller.tell(RunStarted(steps=_planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
+    teller.tell(RunStarted(steps=planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
     try:
         failures = _Run(order, teller).all()
     except (KeyboardInterrupt, Stopped):
@@ -136,7 +136,8 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     raise error
 
 
-def _planned(order: Sequence[Step]) -> tuple[Planned, ...]:
+def planned(order: Sequence[Step]) -> tuple[Planned, ...]:
+    """The steps of a run in their order, as its first event has them."""
     by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
     return tuple(
         Planned(
