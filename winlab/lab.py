@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from winlab.checks.report import Report
     from winlab.design.fault import Fault
     from winlab.design.plan.facts import HostFacts
+    from winlab.design.plan.verdict import Verdict
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
@@ -36,12 +37,11 @@ if TYPE_CHECKING:
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
-    from winlab.operations.look import About, NodeStatus, Overview
+    from winlab.operations.look import LabFacts, NodeStatus, Overview
     from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
     from winlab.operations.push import PushedProgram
-    from winlab.operations.verdict import Verdict
     from winlab.operations.watch import View
     from winlab.steps.payload import Origin
     from winlab.supply.artifacts.bundle.file import Bundle
@@ -466,7 +466,7 @@ class Lab:
         return operations.look.status(self.name, self.site)
 
     @at_site
-    def about(self) -> About:
+    def about(self) -> LabFacts:
         """What this account has recorded of the lab: Kubernetes' version, CNI profile, age; empty if it has none."""
         return operations.look.about(self.site.folder(self.name))
 

@@ -12,8 +12,8 @@ from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.model import Plan, WindowsPlan
 from winlab.design.plan.stock import HostFile
+from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.design.spec.sizes import human
-from winlab.operations.verdict import Missing, Room, Verdict
 
 REACH = {
     "internet": "internet and the host's networks; no other labs; on this host only DNS and ping",

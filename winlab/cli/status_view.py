@@ -11,9 +11,8 @@ from winlab.cli.common import print_table, say
 from winlab.cli.progress import about as roughly
 
 if TYPE_CHECKING:
-    from winlab import Lab
+    from winlab import Lab, LabFacts, NodeStatus
     from winlab.design.fault import Fault
-    from winlab.operations.look import About, NodeStatus
 
 COLUMNS = ("NODE", "ON", "STATE", "KUBERNETES", "ADDRESS", "FROM HOST", "ROLE", "IMAGE", "MEMORY", "NOTES")
 DROP = ("ADDRESS", "ON")  # if there is no room for the notes
@@ -45,7 +44,7 @@ def show(lab: Lab, statuses: Sequence[NodeStatus], faults: Sequence[Fault]) -> N
         say(f"Injected faults: {labels}. 'winlab fault clear{flag}' ends them.")
 
 
-def headline(lab: str, statuses: Sequence[NodeStatus], recorded: About, now: float) -> str:
+def headline(lab: str, statuses: Sequence[NodeStatus], recorded: LabFacts, now: float) -> str:
     """``lab   2 of 2 nodes Ready   Kubernetes v1.37.2   l3   made 2 h ago``.
 
     :param now: seconds since 1970.
@@ -64,7 +63,7 @@ def _age(seconds: float) -> str:
     return roughly(seconds) if seconds < 36 * 3600 else f"{round(seconds / 86400)} days"
 
 
-def row(node: NodeStatus, recorded: About, faults: Sequence[Fault], *, on: bool) -> list[str]:
+def row(node: NodeStatus, recorded: LabFacts, faults: Sequence[Fault], *, on: bool) -> list[str]:
     """A node's line, as :data:`COLUMNS` has it.
 
     :param on: whether to name its hypervisor.

@@ -12,18 +12,17 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
 from winlab import stopping
 from winlab.engine.state import State
-from winlab.engine.step import Load, Step, compose
+from winlab.engine.step import Load, Step, compose, planned
 from winlab.errors import ExitCode, Failure, WinlabError, together
 from winlab.events import (
     Event,
     Listener,
-    Planned,
     RunEnded,
     RunStarted,
     StepChecking,
@@ -99,7 +98,7 @@ class _Voice:
                 node=state.node,
                 seconds=time.monotonic() - self._begun,
                 usual=self._step.usual,
-                estimated=_is_estimate(self._step),
+                estimated=self._step.is_estimated,
             )
         )
 
@@ -134,27 +133,6 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
     teller.tell(RunEnded(exit_code=int(code), failures=Failure.each(error)))
     raise error
-
-
-def planned(order: Sequence[Step]) -> tuple[Planned, ...]:
-    """The steps of a run in their order, as its first event has them."""
-    by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
-    return tuple(
-        Planned(
-            step.title,
-            step.reaches.kind.name,
-            step.reaches.lab,
-            step.reaches.node,
-            step.usual,
-            tuple(sorted({by_state[state] for state in step.needs})),
-            _is_estimate(step),
-        )
-        for step in order
-    )
-
-
-def _is_estimate(step: Step) -> bool:
-    return step.usual > 0 and not step.measured
 
 
 def _user() -> str:

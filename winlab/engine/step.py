@@ -9,7 +9,7 @@ from enum import Enum
 
 from winlab.engine.state import State
 from winlab.errors import SequenceError
-from winlab.events import Progress
+from winlab.events import Planned, Progress
 
 
 class Load(Enum):
@@ -61,6 +61,11 @@ class Step:
         return self.reaches.title
 
     @property
+    def is_estimated(self) -> bool:
+        """Whether its usual time is an estimate."""
+        return self.usual > 0 and not self.measured
+
+    @property
     def states(self) -> frozenset[State]:
         """Every state that holds when it is done."""
         return frozenset((self.reaches, *self.also))
@@ -69,6 +74,23 @@ class Step:
     def needs(self) -> frozenset[State]:
         """The states that it comes after."""
         return frozenset(self.after)
+
+
+def planned(order: Sequence[Step]) -> tuple[Planned, ...]:
+    """Composed steps as the first event of their run has them."""
+    by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
+    return tuple(
+        Planned(
+            step.title,
+            step.reaches.kind.name,
+            step.reaches.lab,
+            step.reaches.node,
+            step.usual,
+            tuple(sorted({by_state[state] for state in step.needs})),
+            step.is_estimated,
+        )
+        for step in order
+    )
 
 
 def compose(steps: Iterable[Step]) -> Sequence[Step]:

@@ -64,7 +64,7 @@ class NodeStatus:
 
 
 @dataclass(frozen=True)
-class About:
+class LabFacts:
     """What is recorded of a lab; empty or None is unknown, as with another user's lab.
 
     :param version: of Kubernetes.
@@ -270,7 +270,7 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     return [*found, *unknown]
 
 
-def about(folder: LabFolder) -> About:
+def about(folder: LabFolder) -> LabFacts:
     """What is recorded of a lab."""
     made: float | None = None
     with suppress(OSError):
@@ -279,9 +279,9 @@ def about(folder: LabFolder) -> About:
         memory = {node.name: node.memory_mib for node in plan.nodes}
         cluster = plan.kubernetes
         if cluster is None:
-            return About(made=made, memory=memory)
-        return About(cluster.versions.kubernetes, cluster.profile, made, memory)
-    return About(made=made)
+            return LabFacts(made=made, memory=memory)
+        return LabFacts(cluster.versions.kubernetes, cluster.profile, made, memory)
+    return LabFacts(made=made)
 
 
 def _readiness(folder: LabFolder, lab_machines: Sequence[Machine]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Literal
 
 from winlab.adapters.vm import domains, resources
@@ -14,11 +13,11 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import required
 from winlab.design.plan.model import NodePlan, Plan, WindowsNode
 from winlab.design.plan.stock import Stock
-from winlab.engine import engine
+from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
-from winlab.engine.step import Step, compose
-from winlab.errors import AccessError, HostError, NotFoundError, WinlabError
+from winlab.engine.step import Step, compose, planned
+from winlab.errors import AccessError, HostError, NotFoundError
 from winlab.events import ignore
 from winlab.history import left
 from winlab.history.runs import RunRecord, StepRecord, StepState
@@ -29,53 +28,6 @@ from winlab.steps import payload, recipe
 from winlab.steps.payload import Supply
 from winlab.supply.images import cache, windows_media
 from winlab.supply.images import golden as golden_cache
-
-
-@dataclass(frozen=True)
-class Missing:
-    """Something that create must get first.
-
-    :param size: in bytes; None if unknown.
-    :param seconds: how long that usually takes, roughly.
-    """
-
-    what: str
-    how: Literal["download", "build"]
-    size: int | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Room:
-    """What machines need on one hypervisor, and what it has, in MiB."""
-
-    hypervisor: str
-    memory: int
-    free_memory: int
-    disk: int
-    free_disk: int
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What it takes to make a lab.
-
-    :param missing: what is downloaded or built first.
-    :param source: where Kubernetes comes from, a sentence; empty if unknown.
-    :param refused: why it can't come from anywhere.
-    :param seconds: how long create takes; None if unknown.
-    :param estimated: some of the time was not measured on this host yet.
-    :param rooms: of each hypervisor with machines that are not running yet.
-    :param unknown: why the hypervisors could not be asked; empty if they were.
-    """
-
-    missing: tuple[Missing, ...]
-    source: str = ""
-    refused: WinlabError | None = None
-    seconds: float | None = None
-    estimated: bool = False
-    rooms: tuple[Room, ...] = ()
-    unknown: str = ""
 
 
 def check(proposal: Proposal, site: Site) -> None:
@@ -175,7 +127,7 @@ def _time(run: Run, built: list[Plan], supply: Supply) -> tuple[float, bool]:
     if built:
         steps += recipe.golden_build(run, built, supply, alone=False)
     order = compose(Forecast(run.pace.known, [run.plan, *built]).steps(recipe.once(steps)))
-    record = RunRecord(1, steps=[StepRecord(number, one) for number, one in enumerate(engine.planned(order), 1)])
+    record = RunRecord(1, steps=[StepRecord(number, one) for number, one in enumerate(planned(order), 1)])
     for step, one in zip(order, record.steps, strict=True):
         if not step.reaches.lab and step.done():  # what labs share may be there already
             one.state = StepState.SKIPPED

@@ -11,8 +11,8 @@ import pytest
 from distributions import Distribution, install_motd
 
 from winlab.cli import plan_view, table
+from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.errors import NotFoundError
-from winlab.operations.verdict import Missing, Room, Verdict
 
 NOTHING = Verdict(())
 

@@ -16,10 +16,10 @@ from winlab.cli import status_view, table
 from winlab.design import fault
 from winlab.errors import ClusterError
 from winlab.operations import look
-from winlab.operations.look import About, NodeStatus
+from winlab.operations.look import LabFacts, NodeStatus
 
 OWN = Pushed("kubelet", "c03ecf60" * 8, "12:54")
-ABOUT = About("v1.37.2", "l3", time.time() - 7200, {"node-1": 2048})
+ABOUT = LabFacts("v1.37.2", "l3", time.time() - 7200, {"node-1": 2048})
 
 
 def status(node: str, **about: Any) -> NodeStatus:
@@ -98,9 +98,9 @@ def test_notes_are_short(about: dict[str, Any], notes: str) -> None:
 
 def test_without_an_answer_of_kubernetes_the_nodes_that_answer_are_counted() -> None:
     off = [replace(one, kubernetes="", answers=None) for one in NODES]
-    assert status_view.headline("lab", off, About(), 0.0) == "lab   0 of 2 nodes answer"
+    assert status_view.headline("lab", off, LabFacts(), 0.0) == "lab   0 of 2 nodes answer"
     silent = [replace(one, kubernetes="") for one in NODES]
-    assert status_view.headline("lab", silent, About(made=0.0), 260000.0) == (
+    assert status_view.headline("lab", silent, LabFacts(made=0.0), 260000.0) == (
         "lab   2 of 2 nodes answer   made 3 days ago"
     )
 
