@@ -4,13 +4,14 @@
 
     ✓ disk node-1 (4 s)
       controller-1  11 of 11  done
-    ⠋ node-1         5 of 14  boot 1:15, usually 2:00: waiting for node-1 to answer at 172.31.…
+    ⠋ node-1         5 of 14  boot 1:15, usually 2:00: specialize
     ⠋ lab            3 of 9   payload linux 0:31: compiling kubelet 30%
       19 of 34 steps are done, 2 min 10 s so far, about 9 min left
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import time
@@ -97,6 +98,7 @@ def _phase(step: StepRecord, name: str, elapsed: float) -> str:
     usually = f", usually {page.clock(step.planned.measured)}" if step.planned.measured >= 1 else ""
     part = "" if step.fraction is None else f" {step.fraction:.0%}"
     text = "looking whether it is done" if step.state is StepState.CHECKING else " ".join(step.text.split())
+    text = re.sub(rf"^waiting for {re.escape(name)} to answer at \S+: ", "", text)  # the phase of its boot says more
     return f"{title} {times}{usually}{part}" + (f": {text}" if text else "")
 
 

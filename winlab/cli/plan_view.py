@@ -101,7 +101,7 @@ def _needs(plan: Plan, verdict: Verdict) -> list[list[str]]:
         memory, disk = (sum(sizes) for sizes in zip(*((n.memory_mib, n.disk_mib) for n in plan.nodes), strict=True))
         rows += [["memory", human(memory)], ["disk", f"up to {human(disk)}"], ["host", verdict.unknown]]
     if verdict.seconds is not None:
-        rough = " (a rough estimate)" if verdict.estimated else ""
+        rough = " (estimated)" if verdict.estimated else ""
         rows.append(["time", f"about {about(verdict.seconds)}{rough}"])
     return rows
 

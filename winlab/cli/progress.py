@@ -23,7 +23,7 @@ from winlab.events import (
     StepSkipped,
 )
 from winlab.history import left
-from winlab.history.runs import History, RunRecord, StepState
+from winlab.history.runs import OPEN, History, RunRecord, StepState
 from winlab.printable import one_line
 
 QUIET_SECONDS = 60.0  # in a pipe, a running step reports no more often than this
@@ -65,8 +65,8 @@ def total(run: RunRecord, elapsed: float) -> str:
     :param elapsed: seconds since it began.
     """
     rest = left.seconds(run, elapsed)
-    guessed = any(step.planned.estimated for step in run.steps if step.state is StepState.WAITING)
-    rough = " (a rough estimate)" if guessed and rest >= 60 else ""
+    guessed = any(step.planned.estimated for step in run.steps if step.state in (StepState.WAITING, *OPEN))
+    rough = " (estimated)" if guessed and rest >= 60 else ""
     more = f", about {about(rest)} left{rough}" if rest >= 1 else ""
     return f"{run.done} of {len(run.steps)} steps are done, {clock(elapsed)} so far{more}"
 

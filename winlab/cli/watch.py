@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from winlab import files, settings
+from winlab.cli import table
 from winlab.cli.common import Output, drop_output, print_table, say
 from winlab.cli.session import Format, LabName, current
 from winlab.digits import is_number
@@ -90,7 +91,7 @@ def follow(lab: Lab, output: Output) -> None:
         if output is Output.TABLE and console.is_terminal:
             with Live(console=console, auto_refresh=False) as live:
                 for view in views:
-                    live.update(_table(view), refresh=True)
+                    live.update(_table(view, console.width), refresh=True)
         last = None
         for view in views:
             document = view.document()
@@ -238,19 +239,15 @@ def _at(view: View, step: StepRecord) -> str:
     return f"{line} ({clock(view.spent(step))}{usually})"
 
 
-def _table(view: View) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
+def _table(view: View, room: int) -> Any:
+    """The view for a terminal of this width."""
     from rich.text import Text
 
     from winlab.printable import printable
 
-    table = Table(*HEADS, box=SIMPLE_HEAD)
-    for row in _cells(view):
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    lines = [Text(printable(line)) for line in _headline(view)]
-    return Group(*lines, table, Text("Ctrl-C ends this view, and nothing else.", style="dim"))
+    rows = ["".join(line).rstrip() for line in table.lines(HEADS, _cells(view), room, drop=("ANSWERS",))]
+    ends = "Ctrl-C ends this view, and nothing else."
+    return Text("\n".join([*map(printable, _headline(view)), "", *rows, "", ends]))
 
 
 def _block(view: View) -> str:

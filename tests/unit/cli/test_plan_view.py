@@ -61,7 +61,7 @@ def test_a_plan_ends_with_what_it_takes(capsys: pytest.CaptureFixture[str]) -> N
         "build       golden image of windows-2022",
         "memory      6 GiB needed, 17.2 GiB free",
         "disk        up to 40 GiB, 50 GiB free",
-        "time        about 54 min (a rough estimate)",
+        "time        about 54 min (estimated)",
     ]
     assert lines[-1] == "✓ The lab fits."
     assert all(len(line) <= 80 for line in lines)

@@ -54,6 +54,11 @@ def test_each_machine_has_a_line_and_the_run_a_total() -> None:
     assert total == "  2 of 5 steps are done, 45 s so far, about 50 s left"
 
 
+def test_a_booting_machine_shows_its_phase() -> None:
+    script = booting().step("progress", 3, 50, text="waiting for a to answer at 172.31.240.18: cloud-init")
+    assert drawn(script)[0].endswith("boot 0:47, usually 1:00: cloud-init")
+
+
 def test_no_line_is_wider_than_the_terminal_and_none_wraps() -> None:
     for width in (20, 40, 80, 200):
         lines = drawn(booting(), width=width)
@@ -79,7 +84,7 @@ def test_a_first_guess_is_not_usual_and_the_rest_is_rough() -> None:
     script = Script(planned=guessed).did(1, 0, 2).step("checking", 2, 2).step("started", 2, 2)
     text = "\n".join(drawn(script))
     assert "usually" not in text
-    assert "about 30 min left (a rough estimate)" in text
+    assert "about 30 min left (estimated)" in text
     event = StepProgress(step="boot a", text="waiting", seconds=75, usual=120, fraction=0.5, estimated=True)
     assert progress.describe(event) == "boot a: waiting 50% (1 min 15 s)"
 
