@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from winlab.operations.diff import Difference as Difference
     from winlab.operations.drift.model import Drift as Drift
     from winlab.operations.explain import Explained as Explained
+    from winlab.operations.look import LabFacts as LabFacts
+    from winlab.operations.look import NodeStatus as NodeStatus
     from winlab.operations.look import Overview as Overview
     from winlab.operations.planning import Proposal as Proposal
     from winlab.operations.watch import View as View
@@ -76,7 +78,7 @@ _NAMES = {
     "winlab.operations.diff": "Difference",
     "winlab.operations.drift.model": "Drift",
     "winlab.operations.explain": "Explained",
-    "winlab.operations.look": "Overview",
+    "winlab.operations.look": "LabFacts NodeStatus Overview",
     "winlab.operations.planning": "Proposal",
     "winlab.operations.watch": "View",
     "winlab.site": "Site",

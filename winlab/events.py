@@ -55,6 +55,12 @@ class Planned:
     node: str = _field("the node that it belongs to; empty if there is none", "")
     usual: float = _field("how long it usually takes, in seconds; 0 if unknown", 0.0)
     after: tuple[int, ...] = _field("the steps that it comes after, by their places in this list; the first is 1", ())
+    estimated: bool = _field("whether `usual` is an estimate: the time was not measured on this host yet", False)
+
+    @property
+    def measured(self) -> float:
+        """How long it usually takes, in seconds, as measured on this host; 0 if it was not."""
+        return 0.0 if self.estimated else self.usual
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +95,7 @@ class StepEvent(Event):
     node: str = _field("the node that it belongs to; empty if there is none", "")
     seconds: float = _field("how long it has taken so far", 0.0)
     usual: float = _field("how long it usually takes, in seconds; 0 if unknown", 0.0)
+    estimated: bool = _field("whether `usual` is an estimate: the time was not measured on this host yet", False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +217,7 @@ def _value(value: Any, kind: Any) -> Any:
         if any(one.name not in known for one in fields(kind) if one.default is one.default_factory is MISSING):
             raise ValueError(f"a field of {kind.__name__} is missing")
         return kind(**known)
-    if kind is str and isinstance(value, str):
+    if kind in (str, bool) and isinstance(value, kind):
         return value
     if kind is int and type(value) is int and abs(value) <= MOST:
         return value

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from winlab.checks.report import Report
     from winlab.design.fault import Fault
     from winlab.design.plan.facts import HostFacts
+    from winlab.design.plan.verdict import Verdict
     from winlab.design.spec.model import Spec
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
-    from winlab.operations.look import NodeStatus, Overview
+    from winlab.operations.look import LabFacts, NodeStatus, Overview
     from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
     from winlab.operations.power import Switched
@@ -144,13 +145,18 @@ class Lab:
 
     @at_site
     def check(self, plan: Proposal) -> None:
-        """Check the media and files that a plan names, as :meth:`create` does before it touches anything.
+        """Check what :meth:`create` checks before it touches anything: media, files, and other labs of this name.
 
-        Evaluation media that :meth:`create` could download may be missing.
+        Evaluation media that :meth:`create` could download may be missing. Memory is not compared: see :meth:`judge`.
 
-        :raises WinlabError: one is missing or unsuitable.
+        :raises WinlabError: something is missing or unsuitable, or another lab has this name.
         """
-        operations.golden.check_media(plan.plan, plan.stock, self.site, consent=True)
+        operations.verdict.check(plan, self.site)
+
+    @at_site
+    def judge(self, plan: Proposal) -> Verdict:
+        """What :meth:`create` would need for a plan: downloads, time, memory and disk, as far as that is known."""
+        return operations.verdict.judge(plan, self.site)
 
     @at_site
     def render(self, plan: Proposal, folder: Path) -> list[Path]:
@@ -458,6 +464,11 @@ class Lab:
         :raises NotFoundError: there is no such lab.
         """
         return operations.look.status(self.name, self.site)
+
+    @at_site
+    def about(self) -> LabFacts:
+        """What this account has recorded of the lab: Kubernetes' version, CNI profile, age; empty if it has none."""
+        return operations.look.about(self.site.folder(self.name))
 
     @at_site
     def machines(self) -> list[Machine]:

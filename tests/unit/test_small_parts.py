@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-import io
-import time
-
 import plans
 import pytest
-from rich.console import Console
 
 from winlab.adapters.guests.systems import command_line
-from winlab.cli import main, progress
+from winlab.cli import main
 from winlab.design.plan import tags
 from winlab.design.render import domain
 from winlab.design.spec import sizes
 from winlab.design.system import LINUX, WINDOWS
-from winlab.errors import ClusterError, Failure, GuestError, HostError, LabError, UsageError
-from winlab.events import NodeTransport, Note, StepDone, StepFailed, StepProgress, StepSkipped, StepStarted
+from winlab.errors import ClusterError, GuestError, HostError, LabError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -86,39 +81,6 @@ def test_errors_say_everything_they_know() -> None:
     for part in ("It broke.", "why:", "Because.", "cure:", "Mend it.", "/log", "and: So did this."):
         assert part in text
     assert UsageError("x").exit_code == 2
-
-
-def test_the_live_view_shows_what_runs_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal; it hung once, because printing a line draws the view again."""
-    out = io.StringIO()
-    monkeypatch.setattr(
-        progress, "Console", lambda **_: Console(file=out, force_terminal=True, width=100, legacy_windows=False)
-    )
-    with progress.view() as tell:
-        tell(StepStarted(step="disk node-1", total=3))
-        tell(StepProgress(step="boot node-1", text="waiting for node-1", seconds=5, usual=60, total=3))
-        tell(NodeTransport(step="boot node-1", text="node-1 does not answer", unresponsive=("winrm",), total=3))
-        tell(StepDone(step="disk node-1", seconds=2, done=1, total=3))
-        tell(StepSkipped(step="network", done=2, total=3))
-        tell(Note(text="a hint", done=2, total=3))
-        time.sleep(0.3)  # the view is drawn now and then
-        tell(StepFailed(step="boot node-1", seconds=61, failure=Failure("no", why="because\nand more")))
-    for text in (
-        "✓ disk node-1 (2 s)",
-        "! a hint",
-        "! node-1 does not answer",
-        "2 of 3 steps are done",
-        "✗ boot node-1 (1 min 01 s)\n  no because\n",
-        "waiting for node-1",
-    ):
-        assert text in out.getvalue()
-    assert "network" not in out.getvalue()
-
-
-def test_progress_lines() -> None:
-    event = StepProgress(step="boot node-1", text="waiting", seconds=75, usual=120, fraction=0.5)
-    assert progress.describe(event) == "boot node-1: waiting 50% (1 min 15 s, usually 2 min 00 s)"
-    assert progress.clock(59.4) == "59 s"
 
 
 def test_several_failures_are_all_explained() -> None:

@@ -27,6 +27,12 @@ class Outcome(StrEnum):
     REHEARSAL = "not-in-a-rehearsal"  # needs real Windows, and the lab has the stand-in
     NOT_APPLICABLE = "not-applicable"  # the lab or the host does not have what it checks
 
+    @property
+    def untested(self) -> str:
+        """Why nothing was tested, as the end of a sentence about rows; empty if it was."""
+        why = {Outcome.REHEARSAL: "need real Windows", Outcome.NOT_APPLICABLE: "don't apply to this lab"}
+        return why.get(self, "")
+
 
 class CheckFailed(Exception):
     """A check failed; the text says what was seen."""

@@ -41,6 +41,12 @@ class Report:
         return {outcome: numbers[outcome] for outcome in Outcome if numbers[outcome]}
 
     @property
+    def ordered(self) -> list[RowResult]:
+        """The results: what failed first, what passed next."""
+        first = (Outcome.FAILED, *(outcome for outcome in Outcome if outcome is not Outcome.FAILED))
+        return sorted(self.results, key=lambda result: first.index(result.outcome))
+
+    @property
     def summary(self) -> str:
         """One line that sums it up: ``smoke of lab: 12 passed, 1 failed``."""
         counts = ", ".join(f"{number} {outcome.value}" for outcome, number in self.counts.items())

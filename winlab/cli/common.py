@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from winlab.cli.complete import complete_images, complete_nodes
+from winlab.cli.glyphs import fit
+from winlab.cli.table import print_table as print_table
 from winlab.printable import printable
 
 if TYPE_CHECKING:
@@ -36,10 +38,9 @@ class Output(StrEnum):
     """How results are printed."""
 
     TABLE = "table"
+    WIDE = "wide"  # a table with every column; commands see TABLE (winlab.cli.session)
     JSON = "json"
 
-
-UNLIMITED = 1_000_000  # columns
 
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
@@ -65,7 +66,8 @@ def say(text: object, *, end: str = "\n", error: bool = False) -> None:
 
     :param error: print it on the standard error.
     """
-    print(printable(str(text)), end=end, file=sys.stderr if error else sys.stdout, flush=error)
+    stream = sys.stderr if error else sys.stdout
+    print(fit(printable(str(text)), stream), end=end, file=stream, flush=error)
 
 
 def report_silent(site: Site) -> None:
@@ -77,19 +79,3 @@ def report_silent(site: Site) -> None:
 def drop_output(stream: BinaryIO | None = None) -> None:
     """Discard all further output of a stream, by default the standard output: its reader has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
-
-
-def print_table(columns: list[str], rows: list[list[str]]) -> None:
-    """Print a table on the standard output; nothing is truncated if that is a pipe."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*columns, show_header=any(columns), box=SIMPLE_HEAD)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=UNLIMITED)  # a table is as wide as its contents
-    console.print(table)

@@ -79,8 +79,8 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
         return
     facts = {name: value for name, value in item.manifest.items() if name not in ("recipe", "golden")}
     rows = [["name", item.name], ["kind", item.kind], ["path", str(item.image.path)], ["state", item.state or "good"]]
-    rows += [[name, str(value)] for name, value in facts.items()]
-    rows += [[f"golden: {name}", str(value)] for name, value in item.manifest.get("golden", {}).items()]
+    rows += [row for name, value in facts.items() for row in _facts(name, value)]
+    rows += [row for name, value in item.manifest.get("golden", {}).items() for row in _facts(f"golden: {name}", value)]
     print_table(["WHAT", "VALUE"], rows)
 
 
@@ -261,6 +261,13 @@ def prune(
         say(f"{_mib(freed)} {'would be' if dry_run else 'are'} free again.")
     for one in kept:
         say(f"Kept for snapshots: {one.name}, {_mib(one.size)}, for {', '.join(one.snapshots)}.")
+
+
+def _facts(name: str, value: object) -> list[list[str]]:
+    """A row for a fact, or one for each of its own."""
+    if isinstance(value, dict):
+        return [row for one, more in value.items() for row in _facts(f"{name}: {one}", more)]
+    return [[name, _mib(value) if name == "size" and isinstance(value, int) else str(value)]]
 
 
 def _mib(size: int) -> str:

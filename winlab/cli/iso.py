@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli import consent
+from winlab.cli import consent, table
 from winlab.cli.common import AcceptEula, Mirror, Output, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
 from winlab.cli.session import Format, current
 
 if TYPE_CHECKING:
-    from winlab.supplies import Inspection
+    from winlab.supplies import Inspection, WimImage
 
 CHANGES = ChangeFlags()
 app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
@@ -73,50 +74,63 @@ def build(
         say(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
 
 
+def answer(report: Inspection) -> str:
+    """Whether winlab can install from a medium, and what it is, in a sentence."""
+    what = f"Windows Server {report.release}" if report.release else "no Windows Server that winlab knows"
+    if report.problems:
+        return f"No: {what}. {report.problems[0].what}"
+    licence = {True: " evaluation", False: ", which takes a product key", None: ""}[report.evaluation]
+    (first, *_) = report.images
+    language = (*first.languages, first.language)[0]
+    build = f", build {_build(first)}" if first.build is not None else ""
+    return f"Yes: {what}{licence}{f', {language}' if language else ''}{build}."
+
+
 def _print(report: Inspection, *, tree: bool) -> None:
-    kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
-    key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}
-    if report.prompts:
-        key[True] += ", which winlab's overlay prevents" if report.starts_silently else ", which winlab presses"
-    platforms = {0: "BIOS", 0xEF: "UEFI"}
-    rows = [
-        ["file", f"{report.path}, {report.size} bytes"],
-        ["label", report.label],
-        ["release", f"Windows Server {report.release}" if report.release else "unknown"],
-        ["licence", kind[report.evaluation] + (f" (ei.cfg: {report.channel})" if report.channel else "")],
-        ["UDF tree", f"{len(report.files)} files, {sum(one.size for one in report.files)} bytes"],
-    ]
-    for entry in report.boot:
-        name = platforms.get(entry.platform, f"platform {entry.platform:#x}")
-        text = f"sector {entry.load_sector}, {entry.sector_count} x 512 bytes"
-        rows.append([f"boots by {name}", text + (f"; {key[report.prompts]}" if entry.platform == 0xEF else "")])
-    for path, there in report.boot_programs.items():
-        rows.append([path.lstrip("/"), "there" if there else "missing"])
-    if report.virtio:
-        rows.append(["boot.wim", f"has drivers of its own for virtio: {', '.join(report.virtio)}"])
+    say(answer(report))
+    if report.images:
+        print_table(
+            ["IMAGE", "EDITION", "SHOWN AS", "LANGUAGE", "FOR"],
+            [
+                [image.name, image.edition, image.display_name, ", ".join(image.languages) or image.language,
+                 image.architecture]
+                for image in report.images
+            ],
+            drop=("FOR", "SHOWN AS", "LANGUAGE", "EDITION"),
+        )  # fmt: skip
+    rows = [["file", f"{report.path}, {report.size >> 20} MiB"], ["label", report.label]]
     if report.sha256:
         rows.append(["SHA-256", report.sha256])
         rows.append(
             ["known as", f"evaluation medium of {report.known}" if report.known else "not a known evaluation medium"]
         )
-    print_table(["WHAT", "SEEN"], rows)
-    images = [("install.wim", image) for image in report.images] + [("boot.wim", image) for image in report.setup]
-    if images:
+    print_table(["", ""], [*rows, *(_details(report) if table.wide.get() else ())])
+    if table.wide.get() and report.setup:
         print_table(
-            ["IN", "INDEX", "NAME", "SHOWN AS", "EDITION", "BUILD", "LANGUAGE", "FOR"],
-            [
-                [
-                    where,
-                    str(image.index),
-                    image.name,
-                    image.display_name,
-                    image.edition,
-                    ".".join(str(part) for part in (image.build, image.revision) if part is not None),
-                    ", ".join(image.languages) or image.language,
-                    image.architecture,
-                ]
-                for where, image in images
-            ],
+            ["IN BOOT.WIM", "NAME", "BUILD"], [[str(image.index), image.name, _build(image)] for image in report.setup]
         )
     if tree:
         print_table(["FILE", "BYTES"], [[one.path, str(one.size)] for one in report.files])
+
+
+def _build(image: WimImage) -> str:
+    return ".".join(str(part) for part in (image.build, image.revision) if part is not None)
+
+
+def _details(report: Inspection) -> Iterator[list[str]]:
+    """How it boots, and what is on it."""
+    kind = {True: "evaluation: no product key", False: "volume or retail: takes a product key", None: "unknown"}
+    key = {True: "asks for a key", False: "asks for no key", None: "can't boot it"}
+    if report.prompts:
+        key[True] += ", which winlab's overlay prevents" if report.starts_silently else ", which winlab presses"
+    platforms = {0: "BIOS", 0xEF: "UEFI"}
+    yield ["licence", kind[report.evaluation] + (f" (ei.cfg: {report.channel})" if report.channel else "")]
+    yield ["UDF tree", f"{len(report.files)} files, {sum(one.size for one in report.files)} bytes"]
+    for entry in report.boot:
+        name = platforms.get(entry.platform, f"platform {entry.platform:#x}")
+        text = f"sector {entry.load_sector}, {entry.sector_count} x 512 bytes"
+        yield [f"boots by {name}", text + (f"; {key[report.prompts]}" if entry.platform == 0xEF else "")]
+    for path, there in report.boot_programs.items():
+        yield [path.lstrip("/"), "there" if there else "missing"]
+    if report.virtio:
+        yield ["boot.wim", f"has drivers of its own for virtio: {', '.join(report.virtio)}"]

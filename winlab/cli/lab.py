@@ -136,7 +136,7 @@ def plan(
         return
     from winlab.cli.plan_view import show
 
-    show(made.plan, made.stock.host_files)
+    show(made.plan, own.judge(made), made.stock.host_files)
 
 
 def status(
@@ -161,8 +161,6 @@ def status(
 
 
 def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
-    from winlab.design.plan.facts import HYPERVISOR
-
     statuses = lab.status()
     faults = active(lab)
     rows = []
@@ -181,34 +179,16 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["user"] = node.tag.user
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
             row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
+            row["kubernetes"] = node.kubernetes
         current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
     else:
-        columns = ["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"]
-        table = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
-        if any(node.hypervisor != HYPERVISOR for node in statuses):
-            columns.insert(1, "ON")
-            table = [[row[0], node.hypervisor, *row[1:]] for row, node in zip(table, statuses, strict=True)]
-        print_table(columns, table)
-        for node in statuses:
-            if node.problem:
-                say(f"{node.tag.node}: {node.problem}")
-            for one in node.pushed:
-                say(f"{node.tag.node}: {one}.")
-        _show_left(lab.left())
-        if starting := [node.tag.node for node in statuses if node.autostart]:
-            some = f"Of its nodes these start with the host: {', '.join(starting)}."
-            say("The lab starts with the host." if len(starting) == len(statuses) else some)
-        if faults:
-            labels = ", ".join(fault.label for fault in faults)
-            say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
+        from winlab.cli.status_view import show
+
+        show(lab, statuses, faults)
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
     return ExitCode.PARTLY if answering else ExitCode.STOPPED
-
-
-def _lab_flag(lab: str) -> str:
-    return "" if lab == settings.DEFAULT_LAB else f" --lab {lab}"
 
 
 def list_labs(output: Format = Output.TABLE) -> None:

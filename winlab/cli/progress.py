@@ -1,17 +1,11 @@
-"""Shows events to people: live lines on a terminal, plain lines in a pipe."""
+"""Shows events to people: a live view on a terminal (:mod:`winlab.cli.live`), plain lines in a pipe."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.spinner import Spinner
-from rich.text import Text
+from rich.console import Console
 
 from winlab.cli.common import say
 from winlab.errors import Failure
@@ -27,11 +21,12 @@ from winlab.events import (
     StepFailed,
     StepProgress,
     StepSkipped,
-    StepStarted,
 )
+from winlab.history import left
+from winlab.history.runs import OPEN, History, RunRecord, StepState
 from winlab.printable import one_line
 
-QUIET_SECONDS = 20.0  # in a pipe, a running step reports no more often than this
+QUIET_SECONDS = 60.0  # in a pipe, a running step reports no more often than this
 SHOWN_SKIP = 0.5  # a step that was already done gets no line, unless the check took this long
 WIDEST = 300  # characters of a failure's reason that are shown at once; the full text comes at the end
 
@@ -40,6 +35,14 @@ def clock(seconds: float) -> str:
     """75 → ``1 min 15 s``."""
     whole = round(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def about(seconds: float) -> str:
+    """An estimate, no more exact than it is: 75 → ``1 min``, 8 → ``10 s``."""
+    if seconds < 55:
+        return f"{max(5, round(seconds / 5) * 5)} s"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 100 else f"{round(minutes / 60)} h"
 
 
 def describe(event: StepEvent) -> str:
@@ -51,21 +54,34 @@ def describe(event: StepEvent) -> str:
     if fraction is not None:
         line += f" {fraction:.0%}"
     times = clock(event.seconds)
-    if event.usual:
+    if event.usual and not event.estimated:
         times += f", usually {clock(event.usual)}"
     return f"{line} ({times})"
+
+
+def total(run: RunRecord, elapsed: float) -> str:
+    """How far a run is: ``14 of 48 steps are done, 2 min 10 s so far, about 9 min left``.
+
+    :param elapsed: seconds since it began.
+    """
+    rest = left.seconds(run, elapsed)
+    guessed = any(step.planned.estimated for step in run.steps if step.state in (StepState.WAITING, *OPEN))
+    rough = " (estimated)" if guessed and rest >= 60 else ""
+    more = f", about {about(rest)} left{rough}" if rest >= 1 else ""
+    return f"{run.done} of {len(run.steps)} steps are done, {clock(elapsed)} so far{more}"
 
 
 @contextmanager
 def view() -> Iterator[Listener]:
     """A listener that shows events on the standard error, for the length of a with-block."""
-    console = Console(stderr=True)
-    if console.is_terminal:
-        live = _LiveView(console)
-        with Live(live, console=console, refresh_per_second=8, transient=True):
-            yield live.tell
-    else:
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _plain_listener()
+        return
+    from winlab.cli.live import shown
+
+    with shown(console) as tell:
+        yield tell
 
 
 def finished(event: Event) -> str | None:
@@ -88,66 +104,23 @@ def _reason(failure: Failure) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A running step on the screen: its last event, when it began, its spinner."""
-
-    event: StepEvent
-    begun: float
-    spinner: Spinner
-
-
-class _LiveView:
-    """The running steps below, the finished ones scrolling away above."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._lock = threading.Lock()
-        self._running: dict[tuple[str, str], _Shown] = {}
-        self._count = ""
-
-    def tell(self, event: Event) -> None:
-        line = finished(event)
-        with self._lock:
-            self._count = f"{event.done} of {event.total} steps are done" if event.total else ""
-            if isinstance(event, StepEvent):
-                self._take(event)
-        if line is not None:
-            # not under the lock: printing renders this view again, which takes it
-            self._console.print(Text(line))
-
-    def _take(self, event: StepEvent) -> None:
-        key = (event.lab, event.step)
-        if isinstance(event, (StepChecking, StepStarted, StepProgress)):
-            begun = time.monotonic() - event.seconds
-            spinner = self._running[key].spinner if key in self._running else Spinner("dots")
-            self._running[key] = _Shown(event, begun, spinner)
-        elif isinstance(event, (StepSkipped, StepDone, StepFailed)):
-            self._running.pop(key, None)
-
-    def __rich__(self) -> RenderableType:
-        with self._lock:
-            lines: list[RenderableType] = []
-            for one in self._running.values():
-                now = replace(one.event, seconds=time.monotonic() - one.begun)
-                one.spinner.update(text=Text(describe(now), overflow="ellipsis", no_wrap=True))
-                lines.append(one.spinner)
-            if lines and self._count:
-                lines.append(Text(f"  {self._count}", style="dim"))
-            return Group(*lines)
-
-
 def _plain_listener() -> Listener:
-    last: dict[tuple[str, str], tuple[float, str]] = {}
+    """One line for each step that ends, and one a minute for each that takes longer."""
+    history = History()
+    shown: dict[tuple[str, str], float] = {}  # seconds of a step at its last line
 
     def tell(event: Event) -> None:
+        number = history.take(event)
         line = finished(event)
         if isinstance(event, StepProgress):
             key = (event.lab, event.step)
-            when, text = last.get(key, (0.0, ""))
-            if time.monotonic() - when > (QUIET_SECONDS if text == event.text or event.fraction else 5.0):
-                last[key] = (time.monotonic(), event.text)
+            if event.seconds - shown.get(key, 0.0) >= QUIET_SECONDS:
+                shown[key] = event.seconds
                 line = f"… {describe(event)}"
+                if number is not None:
+                    line += f"; {total(history.runs[number - 1], event.elapsed)}"
+        elif isinstance(event, StepEvent):
+            shown.pop((event.lab, event.step), None)
         if line is not None:
             say(line, error=True)
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from winlab import events, settings
+from winlab.cli import table
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
 from winlab.errors import ConflictError, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
@@ -173,6 +174,8 @@ def _choose_lab(value: str) -> str:
 
 
 def _choose_output(value: Output) -> Output:
+    table.wide.set(value is Output.WIDE)
+    value = Output.TABLE if value is Output.WIDE else value
     current().output = value
     return value
 

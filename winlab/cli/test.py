@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import files, settings
+from winlab.cli import table
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
@@ -87,13 +88,22 @@ def readiness(
     _finish(report, output, junit)
 
 
+def _show(report: Report) -> None:
+    """Print the results: what failed first, what passed next; what was not tested is one line, unless all is wanted."""
+    shown = [one for one in report.ordered if table.wide.get() or not one.outcome.untested]
+    rows = [[one.id, one.title, one.source, one.target, one.outcome.value, one.detail] for one in shown]
+    print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)
+    for outcome, count in report.counts.items():
+        if outcome.untested and not table.wide.get():
+            say(f"{count} rows {outcome.untested} (-o wide shows them).")
+    say(report.summary)
+
+
 def _finish(report: Report, output: Output, junit: Path | None) -> None:
     if output is Output.JSON:
         current().result = report.document()
     else:
-        rows = [[r.id, r.title, r.source, r.target, r.outcome.value, r.detail] for r in report.results]
-        print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)
-        say(report.summary)
+        _show(report)
     if junit is not None:
         report.write_junit(junit)
     if report.failed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from winlab import files, settings
+from winlab.cli import table
 from winlab.cli.common import Output, drop_output, print_table, say
 from winlab.cli.session import Format, LabName, current
 from winlab.digits import is_number
@@ -90,7 +91,7 @@ def follow(lab: Lab, output: Output) -> None:
         if output is Output.TABLE and console.is_terminal:
             with Live(console=console, auto_refresh=False) as live:
                 for view in views:
-                    live.update(_table(view), refresh=True)
+                    live.update(_table(view, console.width), refresh=True)
         last = None
         for view in views:
             document = view.document()
@@ -164,7 +165,7 @@ def _show_run(run: RunRecord) -> None:
     say(f"{page.ending(run)}. {run.done} of {len(run.steps)} steps are done.")
     rows = [_row(run, step, "*" if step.number in on_path else "") for step in run.begun]
     if rows:
-        print_table(["", "STEP", "NODE", "BEGAN", "TOOK", "USUALLY", "", ""], rows)
+        print_table(["", "STEP", "NODE", "BEGAN", "TOOK", "USUALLY", "WHEN", "STATE"], rows, drop=("WHEN",))
     for step in run.begun:
         if step.failure:
             say(f"✗ {step.planned.step}: {page.short(step.failure)}")
@@ -178,9 +179,9 @@ def _row(run: RunRecord, step: StepRecord, mark: str) -> list[str]:
     from winlab.history.page import clock, short
     from winlab.history.runs import StepState
 
-    begun, usual = step.begun or 0.0, step.planned.usual
+    begun, usual = step.begun or 0.0, step.planned.measured
     state = "" if step.state is StepState.DONE else str(step.state)
-    cells = [mark, short(step.planned.step)[:40], short(run.group(step)), clock(begun), clock(step.seconds)]
+    cells = [mark, short(step.planned.step), short(run.group(step)), clock(begun), clock(step.seconds)]
     return [*cells, clock(usual) if usual else "", _bar(begun, step.ended, run.elapsed), state]
 
 
@@ -234,23 +235,19 @@ def _at(view: View, step: StepRecord) -> str:
     text = "looking whether it is done" if step.state is StepState.CHECKING else step.text
     line = short(f"{step.planned.step}: {text}" if text else step.planned.step)
     line += "" if step.fraction is None else f" {step.fraction:.0%}"
-    usually = f", usually {clock(step.planned.usual)}" if step.planned.usual else ""
+    usually = f", usually {clock(step.planned.measured)}" if step.planned.measured else ""
     return f"{line} ({clock(view.spent(step))}{usually})"
 
 
-def _table(view: View) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Group
-    from rich.table import Table
+def _table(view: View, room: int) -> Any:
+    """The view for a terminal of this width."""
     from rich.text import Text
 
     from winlab.printable import printable
 
-    table = Table(*HEADS, box=SIMPLE_HEAD)
-    for row in _cells(view):
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    lines = [Text(printable(line)) for line in _headline(view)]
-    return Group(*lines, table, Text("Ctrl-C ends this view, and nothing else.", style="dim"))
+    rows = ["".join(line).rstrip() for line in table.lines(HEADS, _cells(view), room, drop=("ANSWERS",))]
+    ends = "Ctrl-C ends this view, and nothing else."
+    return Text("\n".join([*map(printable, _headline(view)), "", *rows, "", ends]))
 
 
 def _block(view: View) -> str:

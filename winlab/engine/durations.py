@@ -5,6 +5,8 @@
     <state>/durations.json      seconds, the newest last, by accelerator, kind of state, and class of node
         {"tcg": {"booted": {"windows-2022 installed": [812.4, 790.1]}, "network": {"": [1.2]}}}
 
+A class is that of the node's plan and, for some steps, the case: ``windows-2022 cloned resumed``.
+
 Until a time is known, the step's own estimate is used. Nothing depends on these numbers: a file that can't be read or
 written is ignored, and so are entries in an older winlab's format.
 """
@@ -104,11 +106,12 @@ class Forecast:
 
     def _informed(self, step: Step) -> Step:
         kind = step.reaches.kind.name
-        of = self._classes.get((step.reaches.lab, step.reaches.node), "")
+        of = f"{self._classes.get((step.reaches.lab, step.reaches.node), '')} {step.case}".strip()
 
         def run(progress: Progress) -> None:
             begun = time.monotonic()
             step.run(progress)
             self._known.learn(kind, of, time.monotonic() - begun)
 
-        return replace(step, run=run, usual=self._known.usual(kind, of) or step.usual)
+        known = self._known.usual(kind, of)
+        return replace(step, run=run, usual=known or step.usual, measured=known is not None)

@@ -12,18 +12,17 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
 from winlab import stopping
 from winlab.engine.state import State
-from winlab.engine.step import Load, Step, compose
+from winlab.engine.step import Load, Step, compose, planned
 from winlab.errors import ExitCode, Failure, WinlabError, together
 from winlab.events import (
     Event,
     Listener,
-    Planned,
     RunEnded,
     RunStarted,
     StepChecking,
@@ -99,6 +98,7 @@ class _Voice:
                 node=state.node,
                 seconds=time.monotonic() - self._begun,
                 usual=self._step.usual,
+                estimated=self._step.is_estimated,
             )
         )
 
@@ -117,7 +117,7 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     stopping.check()
     order = compose(steps)
     teller = _Teller(tell, lab, len(order))
-    teller.tell(RunStarted(steps=_planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
+    teller.tell(RunStarted(steps=planned(order), command=command, pid=os.getpid(), user=_user(), version=__version__))
     try:
         failures = _Run(order, teller).all()
     except (KeyboardInterrupt, Stopped):
@@ -133,21 +133,6 @@ def run(steps: Iterable[Step], tell: Listener, lab: str = "", command: str = "")
     code = error.exit_code if isinstance(error, WinlabError) else ExitCode.FAILED
     teller.tell(RunEnded(exit_code=int(code), failures=Failure.each(error)))
     raise error
-
-
-def _planned(order: Sequence[Step]) -> tuple[Planned, ...]:
-    by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
-    return tuple(
-        Planned(
-            step.title,
-            step.reaches.kind.name,
-            step.reaches.lab,
-            step.reaches.node,
-            step.usual,
-            tuple(sorted({by_state[state] for state in step.needs})),
-        )
-        for step in order
-    )
 
 
 def _user() -> str:

@@ -9,7 +9,7 @@ from enum import Enum
 
 from winlab.engine.state import State
 from winlab.errors import SequenceError
-from winlab.events import Progress
+from winlab.events import Planned, Progress
 
 
 class Load(Enum):
@@ -34,7 +34,9 @@ class Step:
     :param done: looks up whether the work is done already. Called only when every state in *after* is reached.
     :param after: the states that it needs, regardless of which steps reach them.
     :param also: other states that hold when it is done.
-    :param usual: how long it usually takes, in seconds; shown beside the time it has taken.
+    :param usual: how long it usually takes, in seconds.
+    :param measured: whether that was measured on this host; otherwise it is an estimate.
+    :param case: what else the time depends on, such as whether a machine boots or is resumed.
     :param finishes: it runs to its end if another step fails meanwhile, but not if the user interrupts.
     """
 
@@ -44,6 +46,8 @@ class Step:
     after: Iterable[State] = ()
     also: Iterable[State] = ()
     usual: float = 0.0
+    measured: bool = False
+    case: str = ""
     load: Load = Load.WAITS
     finishes: bool = False
 
@@ -57,6 +61,11 @@ class Step:
         return self.reaches.title
 
     @property
+    def is_estimated(self) -> bool:
+        """Whether its usual time is an estimate."""
+        return self.usual > 0 and not self.measured
+
+    @property
     def states(self) -> frozenset[State]:
         """Every state that holds when it is done."""
         return frozenset((self.reaches, *self.also))
@@ -65,6 +74,23 @@ class Step:
     def needs(self) -> frozenset[State]:
         """The states that it comes after."""
         return frozenset(self.after)
+
+
+def planned(order: Sequence[Step]) -> tuple[Planned, ...]:
+    """Composed steps as the first event of their run has them."""
+    by_state = {state: number for number, step in enumerate(order, 1) for state in step.states}
+    return tuple(
+        Planned(
+            step.title,
+            step.reaches.kind.name,
+            step.reaches.lab,
+            step.reaches.node,
+            step.usual,
+            tuple(sorted({by_state[state] for state in step.needs})),
+            step.is_estimated,
+        )
+        for step in order
+    )
 
 
 def compose(steps: Iterable[Step]) -> Sequence[Step]:

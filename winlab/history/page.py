@@ -147,7 +147,7 @@ def _path_table(run: RunRecord, links: Sequence[Link]) -> str:
 
 
 def _usual(step: StepRecord) -> str:
-    return clock(step.planned.usual) if step.planned.usual else ""
+    return clock(step.planned.measured) if step.planned.measured else ""
 
 
 def chart(run: RunRecord, links: Sequence[Link]) -> str:
@@ -179,13 +179,13 @@ def _bar(step: StepRecord, top: int, span: float, on_path: bool) -> str:
     begun = step.begun or 0.0
     left, width = _x(begun, span), max(1.5, step.seconds / span * CHART)
     kind = CLASSES[step.state] + (" critical" if on_path else "")
-    usual = f", usually {clock(step.planned.usual)}" if step.planned.usual else ""
+    usual = f", usually {clock(step.planned.measured)}" if step.planned.measured else ""
     hint = f"{short(step.planned.step)}: {step.state}. Began at {clock(begun)}, took {step.seconds:.1f} s{usual}."
     hint += f" {short(step.failure or step.text)}" if step.failure or step.text else ""
     title = step.planned.step if len(step.planned.step) <= 30 else f"{step.planned.step[:28]} …"
     line = ""
-    if step.planned.usual > step.seconds and step.state is not StepState.SKIPPED:
-        end = min(LABEL + CHART, _x(begun + step.planned.usual, span))
+    if step.planned.measured > step.seconds and step.state is not StepState.SKIPPED:
+        end = min(LABEL + CHART, _x(begun + step.planned.measured, span))
         line = f'<path class="usual" d="M{left + width:.1f} {top + 10} H{end:.1f}"/>'
     took = clock(step.seconds) if step.seconds >= 0.5 else ""
     return (

@@ -192,7 +192,7 @@ class History:
 
 def _step(run: RunRecord, event: StepEvent) -> StepRecord:
     """The step that an event is about, also of a winlab that did not number them, or of a run whose begin is lost."""
-    planned = Planned(event.step, event.reaches, event.lab, event.node, event.usual)
+    planned = Planned(event.step, event.reaches, event.lab, event.node, event.usual, estimated=event.estimated)
     if 0 < event.number <= len(run.steps) and run.steps[event.number - 1].planned.step == event.step:
         return run.steps[event.number - 1]
     if not run.by_title:

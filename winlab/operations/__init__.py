@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from winlab.operations import resize as resize
     from winlab.operations import support as support
     from winlab.operations import timeline as timeline
+    from winlab.operations import verdict as verdict
     from winlab.operations import viewer as viewer
     from winlab.operations import watch as watch
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from winlab.adapters import traces
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
+from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.left import Left
 from winlab.adapters.vm import domains, pushed
@@ -20,7 +21,7 @@ from winlab.design.plan import tags
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
-from winlab.lab_folder import LabFolder
+from winlab.lab_folder import CREDENTIALS, LabFolder
 from winlab.operations import absent, recorded
 from winlab.site import Site
 from winlab.steps.power import clock
@@ -28,6 +29,7 @@ from winlab.threads import Threads
 
 REBOOTED = "libvirt has not seen it run since it was started itself, as after a reboot of its host."
 LOOKING = 6.0  # seconds in which a hypervisor must be connected for a mere look; ssh has 5 for itself
+API_LIMIT = 4.0  # seconds that the API server has for a mere look
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ class NodeStatus:
     """A node as it is now.
 
     ``answers`` is None if it was not asked, ``autostart`` whether it starts with the host. ``pushed`` are programs that
-    users replaced by their own builds. ``hypervisor`` is the name of the one that it is on.
+    users replaced by their own builds. ``hypervisor`` is the name of the one that it is on. ``kubernetes`` is what
+    Kubernetes says of the node: Ready or NotReady; empty if it does not answer or does not know the node.
     """
 
     tag: Tag
@@ -57,6 +60,23 @@ class NodeStatus:
     autostart: bool = False
     pushed: tuple[Pushed, ...] = ()
     hypervisor: str = HYPERVISOR
+    kubernetes: str = ""
+
+
+@dataclass(frozen=True)
+class LabFacts:
+    """What is recorded of a lab; empty or None is unknown, as with another user's lab.
+
+    :param version: of Kubernetes.
+    :param cni: the CNI profile.
+    :param made: when its credentials were made, in seconds since 1970.
+    :param memory: of its nodes, in MiB.
+    """
+
+    version: str = ""
+    cni: str = ""
+    made: float | None = None
+    memory: Mapping[str, int] = field(default_factory=dict)
 
 
 def kubectl(folder: LabFolder) -> Kubectl | None:
@@ -234,15 +254,47 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
         skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
         own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
         lost = [one.state in domains.OFF and domains.is_unexplained(hosts.on(one).conn, one) for one in lab_machines]
-    with Threads(max_workers=8) as pool:
+    with Threads(max_workers=9) as pool:
+        readiness = pool.submit(_readiness, folder, lab_machines)
         asked = pool.map(lambda machine, skew: _ask(machine, folder, skew), lab_machines, skews)
         found = [
             replace(
-                status, pushed=programs, hypervisor=machine.hypervisor, problem=REBOOTED if rebooted else status.problem
+                status,
+                pushed=programs,
+                hypervisor=machine.hypervisor,
+                problem=REBOOTED if rebooted else status.problem,
+                kubernetes=readiness.result().get(machine.tag.node, ""),
             )
             for status, programs, machine, rebooted in zip(asked, own, lab_machines, lost, strict=True)
         ]
     return [*found, *unknown]
+
+
+def about(folder: LabFolder) -> LabFacts:
+    """What is recorded of a lab."""
+    made: float | None = None
+    with suppress(OSError):
+        made = (folder.path / CREDENTIALS).stat().st_mtime
+    for plan in recorded.standing(folder)[-1:]:
+        memory = {node.name: node.memory_mib for node in plan.nodes}
+        cluster = plan.kubernetes
+        if cluster is None:
+            return LabFacts(made=made, memory=memory)
+        return LabFacts(cluster.versions.kubernetes, cluster.profile, made, memory)
+    return LabFacts(made=made)
+
+
+def _readiness(folder: LabFolder, lab_machines: Sequence[Machine]) -> dict[str, str]:
+    """What Kubernetes says of the nodes, by name; empty if no controller runs, or the API server does not answer."""
+    cluster = kubectl(folder)
+    if cluster is None:
+        return {}
+    found: dict[str, str] = {}
+    with suppress(WinlabError):
+        require_api(lab_machines)
+        for node in cluster.get("nodes", limit=API_LIMIT)["items"]:
+            found[node["metadata"]["name"]] = "Ready" if diagnose.is_ready(node) else "NotReady"
+    return found
 
 
 def _unknown(folder: LabFolder, site: Site, hosts: Hypervisors) -> list[NodeStatus]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from winlab.engine.run import Run, Sources
 from winlab.engine.step import Step
 from winlab.errors import ConflictError
 from winlab.events import Listener, Note, Told
+from winlab.lab_folder import LabFolder
 from winlab.operations import bundle, faults, golden, lock_file, lock_inputs, recorded, room
 from winlab.operations.carry_out import Job, Underway
 from winlab.operations.lock_file import LockedMedium
@@ -66,8 +67,7 @@ class Making:
                 recorded.write(under.folder, self.proposal)
 
         def work(under: Underway) -> None:
-            recorded.refuse_unfinished(under.folder)
-            refuse_other_plan(plan, under.hypervisors)
+            check_new(plan, under.folder, under.hypervisors)
             self.make(under, Amendment(), partial(record, under))
 
         return Job(plan.lab, work, storage=True)
@@ -79,12 +79,9 @@ class Making:
         :raises WinlabError: a check or a step failed.
         """
         plan, hosts, tell = self.proposal.plan, under.hypervisors, under.tell
-        refuse_begun_by_others(plan.lab, under.site, hosts)
-        refuse_taken_names([plan], hosts)
+        check(plan, under.site, hosts, tell, but=amendment.rebuilt)
         for image in library.imported_for(plan):
             tell(Note(lab=plan.lab, text=f"The image {image.name} ({image.key}) was imported from '{image.imported}'."))
-        if not all_made(plan, hosts, but=amendment.rebuilt):
-            golden.check_evaluation(plan, tell)
         is_there = partial(golden.is_there, plan, hosts=hosts, but=amendment.rebuilt)
         built = golden.lacking(plan, under.site, is_there, under.held, tell)
         refuse_taken_names(built, hosts)
@@ -187,6 +184,28 @@ def _check_lock(
         compare(lock_inputs.fetched(plan))
 
     return check, check_images
+
+
+def check_new(plan: Plan, folder: LabFolder, hosts: Hypervisors) -> None:
+    """Check that there is no lab of the plan's name, or one that was made from it, so that it can be resumed.
+
+    :raises ConflictError: there is another one, or a change of it was interrupted.
+    """
+    recorded.refuse_unfinished(folder)
+    refuse_other_plan(plan, hosts)
+
+
+def check(plan: Plan, site: Site, hosts: Hypervisors, tell: Listener, but: Collection[str] = ()) -> None:
+    """Check that the plan's machines are no one else's, and that Windows has not expired.
+
+    :param but: nodes that are created again, though they exist now.
+    :raises ConflictError: another user has begun the lab, or another domain has a machine's name.
+    :raises UsageError: the evaluation of Windows in a golden image has expired.
+    """
+    refuse_begun_by_others(plan.lab, site, hosts)
+    refuse_taken_names([plan], hosts)
+    if not all_made(plan, hosts, but=but):
+        golden.check_evaluation(plan, tell)
 
 
 def refuse_other_plan(plan: Plan, hosts: Hypervisors) -> None:

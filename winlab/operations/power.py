@@ -154,9 +154,10 @@ def bring_up(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seq
     stopped = [step.reaches for step in before]
     controllers = [one for one in subjects if one.is_controller]
     steps = list(before)
+    boots = {one.name: bool(before) or one.machine.state in domains.OFF for one in subjects}
     for one in subjects:
         first = [] if one.is_controller else [other.at(STARTED) for other in controllers]
-        steps += [switch.start(one, [*stopped, *first]), answer.step(one)]
+        steps += [switch.start(one, [*stopped, *first]), answer.step(one, boots=boots[one.name])]
     kubectl = look.kubectl(lab.folder)
     if kubectl is None and lab.folder.has(lab.folder.kubeconfig):
         text = (
@@ -171,7 +172,8 @@ def bring_up(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seq
             tell(Note(lab=lab.name, text=text))
         else:
             answering = [other.at(ANSWERING) for other in controllers]
-            steps += [ready.step(one, kubectl, answering) for one in subjects if one.machine.tag.is_member]
+            members = [one for one in subjects if one.machine.tag.is_member]
+            steps += [ready.step(one, kubectl, answering, boots=boots[one.name]) for one in members]
     run(steps)
     if expires is not None:
         _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)

@@ -33,6 +33,7 @@ from winlab.supply.artifacts.build.source import BuildSource
 from winlab.supply.artifacts.bundle.source import BundleSource
 from winlab.supply.artifacts.oci import builds
 from winlab.supply.artifacts.overrides import OverriddenSource
+from winlab.supply.artifacts.upstream import UpstreamSource
 from winlab.supply.payload import PREFIX, PayloadCd
 
 UNVOUCHED = (
@@ -50,6 +51,9 @@ class Disks:
 
     cd: str
     store: str | None = None
+
+
+CACHED = 30.0  # seconds for a payload whose artifacts are all in the cache
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,15 @@ class Supply:
         :raises NotFoundError: nothing vouches for any that the source has.
         """
         return _may_run(self.source, required.kubectls(versions_))
+
+    def has(self, artifacts: Iterable[Artifact]) -> bool:
+        """Whether all of them are on this host, so that nothing is downloaded or built."""
+        here = [artifact for artifact in artifacts if artifact not in self.missing]
+        if isinstance(self.source, BuildSource):
+            return not self.source.compiles(here)
+        if isinstance(self.source, UpstreamSource):
+            return self.source.probe_url(here) is None
+        return isinstance(self.source, (BundleSource, _Nothing))
 
     def obtain(self, artifacts: list[Artifact], progress: Progress) -> list[Obtained]:
         """Obtain what the source has, one call at a time: builds use the whole machine.
@@ -380,7 +393,8 @@ def _system_step(
         return not links or not host_kubectl.trouble(run.folder)
 
     also = [KUBECTL(run.lab)] if links else []
-    return Step(reaches, work, done, after, also, usual=runs.usual_payload, load=Load.CORE)
+    usual = CACHED if supply.has(payload.artifacts) else runs.usual_payload
+    return Step(reaches, work, done, after, also, usual=usual, load=Load.CORE)
 
 
 def _refuse_other_payload(run: Run, nodes: list[NodePlan], volume: str, supply: Supply) -> None:

@@ -29,7 +29,7 @@ def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 
 def test_plan_as_tables(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    assert winlab(monkeypatch, "plan", "--os", "windows-2022", "--lab", "my-lab") == 0
+    assert winlab(monkeypatch, "plan", "--os", "windows-2022", "--lab", "my-lab", "-o", "wide") == 0
     shown = capsys.readouterr().out
     for text in (
         "Windows Server 2022 SERVERDATACENTERCORE",

@@ -113,12 +113,12 @@ class Kubectl:
         os.environ.update(self.environment())
         run.replace([self.program, *words])
 
-    def get(self, *words: str) -> Any:
+    def get(self, *words: str, limit: float = LIMIT) -> Any:
         """What ``kubectl get ... --output json`` returns: an object, or without a name a list (``items``).
 
         :raises ClusterError: it failed, or what the API server sent is not what was asked for.
         """
-        return _read(self.run("get", *words, "--output=json"), words)
+        return _read(self.run("get", *words, "--output=json", limit=limit), words)
 
     def find(self, *words: str) -> dict[str, Any] | None:
         """One object; None if there is none.

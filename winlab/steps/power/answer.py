@@ -28,10 +28,16 @@ LOGIN = 10  # seconds for a login to be made
 REFUSED = 240.0  # seconds on hardware: a guest may refuse the login while it starts
 PANICKED = 15.0  # seconds after which a panic at the end of the log does not belong to an earlier boot
 RESETS = 2  # of an emulated machine
+RESUMED = 5.0  # seconds until a machine answers that was suspended
+BOOTS = "booting"  # a case of steps that wait for a machine: their times are not those of a resumed one
 
 
-def step(subject: Subject) -> Step:
-    """The step that waits until a machine answers a verified login, and sets its clock to the host's."""
+def step(subject: Subject, *, boots: bool | None = None) -> Step:
+    """The step that waits until a machine answers a verified login, and sets its clock to the host's.
+
+    :param boots: whether the machine boots before; None: if it is off now.
+    """
+    boots = subject.machine.state in domains.OFF if boots is None else boots
 
     def work(progress: Progress) -> None:
         _Wait(subject, progress).run()
@@ -48,8 +54,9 @@ def step(subject: Subject) -> Step:
         finally:
             _close(guest)
 
-    usual = subject.lab.pace.usual(subject.machine.tag.system.usual_boot)
-    return Step(subject.at(ANSWERING), work, done, [subject.at(STARTED)], usual=usual)
+    usual = subject.lab.pace.usual(subject.machine.tag.system.usual_boot) if boots else RESUMED
+    case = BOOTS if boots else ""
+    return Step(subject.at(ANSWERING), work, done, [subject.at(STARTED)], usual=usual, case=case)
 
 
 def _login(subject: Subject) -> Guest:

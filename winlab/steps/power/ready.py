@@ -16,6 +16,7 @@ from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, logs
 from winlab.events import Progress
+from winlab.steps.power.answer import BOOTS
 from winlab.steps.power.subject import Subject
 from winlab.steps.states import ANSWERING, READY_AGAIN
 
@@ -25,7 +26,7 @@ GRACE = 40.0
 SLACK = 5.0  # seconds that clocks may differ
 
 
-def step(subject: Subject, kubectl: Kubectl, after: Iterable[State] = ()) -> Step:
+def step(subject: Subject, kubectl: Kubectl, after: Iterable[State] = (), *, boots: bool = False) -> Step:
     """The step that waits until the node is Ready, by what its kubelet has reported since the machine's start.
 
     The API server still has the reports from before: without them a node that is off counts as Ready for a while.
@@ -51,8 +52,8 @@ def step(subject: Subject, kubectl: Kubectl, after: Iterable[State] = ()) -> Ste
         except ClusterError:
             return False
 
-    needs = [subject.at(ANSWERING), *after]
-    return Step(subject.at(READY_AGAIN), work, done, needs, usual=subject.lab.pace.usual(30))
+    needs, usual = [subject.at(ANSWERING), *after], subject.lab.pace.usual(30)
+    return Step(subject.at(READY_AGAIN), work, done, needs, usual=usual, case=BOOTS if boots else "")
 
 
 def _lacking(subject: Subject, kubectl: Kubectl, signs: frozenset[str]) -> tuple[str, frozenset[str]]:

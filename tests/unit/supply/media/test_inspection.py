@@ -127,9 +127,14 @@ def test_the_command(tmp_path: Path) -> None:
     assert "/sources/install.wim" in [row["path"] for row in found["tree"]]
     done = ran("iso", "inspect", str(path))
     assert done.exit_code == 0
+    assert done.stdout.startswith("Yes: Windows Server 2022 evaluation, en-US, build 20348.587.\n")
+    assert "boots by" not in done.stdout
+    done = ran("iso", "inspect", str(path), "-o", "wide")
     for word in (SERVER, "evaluation: no product key", "20348.587", "boots by UEFI"):
         assert word in done.stdout
-    done = ran("iso", "inspect", str(make_server_medium(tmp_path / "b.iso", uefi=False)), "--output", "json")
+    bios = str(make_server_medium(tmp_path / "b.iso", uefi=False))
+    assert ran("iso", "inspect", bios).stdout.startswith("No: Windows Server 2022. ")
+    done = ran("iso", "inspect", bios, "--output", "json")
     assert done.exit_code == 2
     report, ended = map(json.loads, done.stdout.splitlines())
     assert report["result"]["usable"] is False

@@ -109,5 +109,5 @@ def test_metadata_keep_their_places(tmp_path: Path) -> None:
 
 def test_iso_inspect_names_them(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Wimlib(monkeypatch, boot=("viostor.sys",))
-    assert "has drivers of its own for virtio: viostor" in ran("iso", "inspect", str(medium)).stdout
+    assert "has drivers of its own for virtio: viostor" in ran("iso", "inspect", str(medium), "-o", "wide").stdout
     assert json.loads(ran("iso", "inspect", str(medium), "--output", "json").stdout)["virtio"] == ["viostor"]

@@ -121,6 +121,10 @@ class BuildSource:
             return " ".join(filter(None, (error.what, error.why, error.cure)))
         return None
 
+    def compiles(self, wanted: Iterable[Artifact]) -> bool:
+        """Whether something of *wanted* is not cached and would be compiled."""
+        return any(True for _ in self._uncompiled(wanted))
+
     def _uncompiled(self, wanted: Iterable[Artifact]) -> Iterator[_Group]:
         """What would be compiled."""
         for artifact in wanted:
