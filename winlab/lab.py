@@ -7,7 +7,7 @@ the event *stop* from another thread: it raises :class:`winlab.stopping.Stopped`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -21,6 +21,7 @@ from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
 if TYPE_CHECKING:
+    from winlab.adapters.guests.base import Sink
     from winlab.adapters.left import Left
     from winlab.adapters.vm.domains import Machine
     from winlab.checks.report import Report
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
+    from winlab.operations.copy import Copied
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
@@ -467,6 +469,32 @@ class Lab:
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
+
+    @at_site
+    def copy(
+        self,
+        sources: Sequence[str],
+        target: str,
+        *,
+        root: bool = False,
+        stdin: Iterable[bytes] = (),
+        stdout: Sink | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders, as ``winlab cp`` does: each place is ``NODE:PATH``, or a path of this host.
+
+        :param root: use the rights of root on Linux nodes.
+        :param stdin: the bytes of the source ``-``.
+        :param stdout: takes the bytes if the target is ``-``.
+        :raises UsageError: the places don't go together.
+        :raises WinlabError: as :meth:`Node.copy_to`.
+        """
+        parse = operations.copy.Place.parse
+        places = [parse(source) for source in sources]
+        return operations.copy.copy(
+            self.name, places, parse(target), self.site, listener, root=root, stdin=stdin, stdout=stdout
+        )
 
     @at_site
     def logs(self, node: str = "", lines: int = 60) -> list[NodeDiagnostics]:

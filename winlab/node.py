@@ -15,6 +15,7 @@ from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.guests.base import Sink
+    from winlab.operations.copy import Copied
     from winlab.operations.move import Moved
     from winlab.operations.reach import Screen
 
@@ -68,6 +69,50 @@ class Node:
         :raises OSError: what a sink raises. The connection is closed, which ends a command that prints.
         """
         return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via, stdin)
+
+    @at_site
+    def copy_to(
+        self,
+        sources: Sequence[str | Path],
+        target: str,
+        *,
+        root: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders of this host to the node. A call that was interrupted resumes if it is repeated.
+
+        :param target: a path there, ``C:/k/`` or ``/srv``; what is relative is in the home folder. A folder gets the
+            sources; one with ``/`` at its end is made.
+        :param root: use the rights of root, on Linux.
+        :raises NotFoundError: there is no such lab, node or file.
+        :raises UsageError: a file of this host can't be read, or the node can't have one of this name.
+        :raises GuestError: the node does not run, can't be reached, or refuses.
+        """
+        here = [operations.copy.Place("", str(source)) for source in sources]
+        return operations.copy.copy(
+            self.lab, here, operations.copy.Place(self.name, target), self.site, listener, root=root
+        )
+
+    @at_site
+    def copy_from(
+        self,
+        sources: Sequence[str],
+        target: str | Path,
+        *,
+        root: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders of the node to this host, as :meth:`copy_to`.
+
+        :param sources: paths there; ``*``, ``?`` and ``[...]`` are wildcards.
+        :raises WinlabError: as :meth:`copy_to`.
+        """
+        there = [operations.copy.Place(self.name, source) for source in sources]
+        return operations.copy.copy(
+            self.lab, there, operations.copy.Place("", str(target)), self.site, listener, root=root
+        )
 
     @at_site
     def move(self, host: str, *, cold: bool = False, listener: Listener = ignore, stop: Stop = None) -> Moved:

@@ -18,6 +18,7 @@ from winlab import files
 from winlab.cli import (
     bundle,
     cluster,
+    copy,
     fault,
     host,
     hypervisor,
@@ -65,6 +66,7 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+copy.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from winlab.operations import autostart as autostart
     from winlab.operations import bundle as bundle
     from winlab.operations import consent as consent
+    from winlab.operations import copy as copy
     from winlab.operations import create as create
     from winlab.operations import destroy as destroy
     from winlab.operations import diff as diff

@@ -122,6 +122,19 @@ class SshGuest:
             raise self._lost("It ended before the command did.")
         return code
 
+    def channel(self) -> paramiko.Channel:
+        """A new channel of the connection, for something else than a command.
+
+        :raises SSHException: the guest refuses it.
+        :raises EOFError: the connection is closed.
+        """
+        return self._transport.open_session(timeout=SILENCE)
+
+    def is_connected(self) -> bool:
+        """Whether the connection still stands, as far as is known."""
+        transport = self._client.get_transport()
+        return transport is not None and transport.is_active()
+
     def _begin(self, command: Sequence[str], stdin: bytes) -> paramiko.Channel:
         line = ways(self._tag.system).by_ssh(command_line(self._tag.system, command))
         channel = self._transport.open_session(timeout=SILENCE)
