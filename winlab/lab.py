@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from winlab.design.fault import Fault
     from winlab.design.plan.facts import HostFacts
     from winlab.design.spec.model import Spec
+    from winlab.design.system import SystemName
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
+    from winlab.operations.group import Ended, NodeSink
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
@@ -469,6 +471,37 @@ class Lab:
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
+
+    @at_site
+    def select(self, *, pools: Sequence[str] = (), systems: Sequence[SystemName] = ()) -> list[str]:
+        """The names of the nodes that are in one of the pools, or run ``linux`` or ``windows``; by default all.
+
+        :raises NotFoundError: there is no such lab or pool, or this account has no record of the lab's pools.
+        :raises UsageError: there is no such node.
+        """
+        return [one.tag.node for one in operations.group.select(self.name, self.site, pools, systems)]
+
+    @at_site
+    def execute(
+        self,
+        command: Sequence[str],
+        nodes: Sequence[str] = (),
+        *,
+        stdout: NodeSink,
+        stderr: NodeSink,
+        stop: Stop = None,
+    ) -> dict[str, Ended]:
+        """Run a command on several nodes at once; a node that fails does not stop the others.
+
+        :param command: its words; a single word is run as a line of each node's shell.
+        :param nodes: by default all.
+        :param stdout: called with a node's name and what it printed, from several threads.
+        :raises NotFoundError: there is no such lab or node.
+        :raises OSError: what *stdout* or *stderr* raises; all commands are stopped.
+        """
+        with self.site.hypervisors() as hosts:
+            machines = operations.look.find_nodes(self.name, nodes, hosts)
+        return operations.group.execute(machines, self.site, command, stdout, stderr)
 
     @at_site
     def copy(

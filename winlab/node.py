@@ -14,7 +14,8 @@ from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
 if TYPE_CHECKING:
-    from winlab.adapters.guests.base import Sink
+    from winlab.adapters.guests.base import Input, Sink
+    from winlab.design.system import SystemName
     from winlab.operations.copy import Copied
     from winlab.operations.move import Moved
     from winlab.operations.reach import Screen
@@ -36,6 +37,15 @@ class Node:
         self.lab = lab
         self.name = name
         self.site = site
+
+    @property
+    @at_site
+    def system(self) -> SystemName:
+        """What the node runs: ``linux`` or ``windows``.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return operations.reach.machine(self.lab, self.name, self.site).tag.os
 
     @at_site
     def execute(
@@ -60,11 +70,12 @@ class Node:
         stdout: Sink,
         stderr: Sink,
         *,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         via: Literal["ssh", "winrm"] | None = None,
     ) -> int:
         """Run a command, hand over its output as it comes, and return its exit code.
 
+        :param stdin: its whole input, or an iterator of pieces that come while it runs.
         :raises WinlabError: as :meth:`execute`.
         :raises OSError: what a sink raises. The connection is closed, which ends a command that prints.
         """
@@ -129,13 +140,14 @@ class Node:
         return operations.move.move(self.lab, self.name, host, self.site, listener, cold=cold)
 
     @at_site
-    def ssh(self) -> list[str | Path]:
+    def ssh(self, command: Sequence[str] = ()) -> list[str | Path]:
         """The command line that opens an ssh session on the node. Its host key is already known.
 
+        :param command: what to run at the terminal, instead of the node's shell.
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         :raises GuestError: the node does not run.
         """
-        return operations.reach.ssh(self.lab, self.name, self.site)
+        return operations.reach.ssh(self.lab, self.name, self.site, command)
 
     @at_site
     def screen(self) -> Screen:

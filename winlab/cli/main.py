@@ -19,6 +19,7 @@ from winlab.cli import (
     bundle,
     cluster,
     copy,
+    execute,
     fault,
     host,
     hypervisor,
@@ -66,6 +67,7 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+execute.register(app)
 copy.register(app)
 power.register(app)
 cluster.register(app)
