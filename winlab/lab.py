@@ -7,7 +7,7 @@ the event *stop* from another thread: it raises :class:`winlab.stopping.Stopped`
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -21,6 +21,7 @@ from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
 if TYPE_CHECKING:
+    from winlab.adapters.guests.base import Sink
     from winlab.adapters.left import Left
     from winlab.adapters.vm.domains import Machine
     from winlab.checks.report import Report
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
     from winlab.design.plan.facts import HostFacts
     from winlab.design.plan.verdict import Verdict
     from winlab.design.spec.model import Spec
+    from winlab.design.system import SystemName
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
+    from winlab.operations.copy import Copied
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
+    from winlab.operations.group import Ended, NodeSink
     from winlab.operations.join import Joining
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
@@ -478,6 +482,63 @@ class Lab:
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
+
+    @at_site
+    def select(self, *, pools: Sequence[str] = (), systems: Sequence[SystemName] = ()) -> list[str]:
+        """The names of the nodes that are in one of the pools, or run ``linux`` or ``windows``; by default all.
+
+        :raises NotFoundError: there is no such lab or pool, or this account has no record of the lab's pools.
+        :raises UsageError: there is no such node.
+        """
+        return [one.tag.node for one in operations.group.select(self.name, self.site, pools, systems)]
+
+    @at_site
+    def execute(
+        self,
+        command: Sequence[str],
+        nodes: Sequence[str] = (),
+        *,
+        stdout: NodeSink,
+        stderr: NodeSink,
+        stop: Stop = None,
+    ) -> dict[str, Ended]:
+        """Run a command on several nodes at once; a node that fails does not stop the others.
+
+        :param command: its words; a single word is run as a line of each node's shell.
+        :param nodes: by default all.
+        :param stdout: called with a node's name and what it printed, from several threads.
+        :raises NotFoundError: there is no such lab or node.
+        :raises OSError: what *stdout* or *stderr* raises; all commands are stopped.
+        """
+        with self.site.hypervisors() as hosts:
+            machines = operations.look.find_nodes(self.name, nodes, hosts)
+        return operations.group.execute(machines, self.site, command, stdout, stderr)
+
+    @at_site
+    def copy(
+        self,
+        sources: Sequence[str],
+        target: str,
+        *,
+        root: bool = False,
+        stdin: Iterable[bytes] = (),
+        stdout: Sink | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders, as ``winlab cp`` does: each place is ``NODE:PATH``, or a path of this host.
+
+        :param root: use the rights of root on Linux nodes.
+        :param stdin: the bytes of the source ``-``.
+        :param stdout: takes the bytes if the target is ``-``.
+        :raises UsageError: the places don't go together.
+        :raises WinlabError: as :meth:`Node.copy_to`.
+        """
+        parse = operations.copy.Place.parse
+        places = [parse(source) for source in sources]
+        return operations.copy.copy(
+            self.name, places, parse(target), self.site, listener, root=root, stdin=stdin, stdout=stdout
+        )
 
     @at_site
     def logs(self, node: str = "", lines: int = 60) -> list[NodeDiagnostics]:

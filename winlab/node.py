@@ -14,7 +14,9 @@ from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
 if TYPE_CHECKING:
-    from winlab.adapters.guests.base import Sink
+    from winlab.adapters.guests.base import Input, Sink
+    from winlab.design.system import SystemName
+    from winlab.operations.copy import Copied
     from winlab.operations.move import Moved
     from winlab.operations.reach import Screen
 
@@ -35,6 +37,15 @@ class Node:
         self.lab = lab
         self.name = name
         self.site = site
+
+    @property
+    @at_site
+    def system(self) -> SystemName:
+        """What the node runs: ``linux`` or ``windows``.
+
+        :raises NotFoundError: there is no such lab or node.
+        """
+        return operations.reach.machine(self.lab, self.name, self.site).tag.os
 
     @at_site
     def execute(
@@ -59,15 +70,60 @@ class Node:
         stdout: Sink,
         stderr: Sink,
         *,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         via: Literal["ssh", "winrm"] | None = None,
     ) -> int:
         """Run a command, hand over its output as it comes, and return its exit code.
 
+        :param stdin: its whole input, or an iterator of pieces that come while it runs.
         :raises WinlabError: as :meth:`execute`.
         :raises OSError: what a sink raises. The connection is closed, which ends a command that prints.
         """
         return operations.reach.execute(self.lab, self.name, self.site, command, stdout, stderr, via, stdin)
+
+    @at_site
+    def copy_to(
+        self,
+        sources: Sequence[str | Path],
+        target: str,
+        *,
+        root: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders of this host to the node. A call that was interrupted resumes if it is repeated.
+
+        :param target: a path there, ``C:/k/`` or ``/srv``; what is relative is in the home folder. A folder gets the
+            sources; one with ``/`` at its end is made.
+        :param root: use the rights of root, on Linux.
+        :raises NotFoundError: there is no such lab, node or file.
+        :raises UsageError: a file of this host can't be read, or the node can't have one of this name.
+        :raises GuestError: the node does not run, can't be reached, or refuses.
+        """
+        here = [operations.copy.Place("", str(source)) for source in sources]
+        return operations.copy.copy(
+            self.lab, here, operations.copy.Place(self.name, target), self.site, listener, root=root
+        )
+
+    @at_site
+    def copy_from(
+        self,
+        sources: Sequence[str],
+        target: str | Path,
+        *,
+        root: bool = False,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Copied:
+        """Copy files and folders of the node to this host, as :meth:`copy_to`.
+
+        :param sources: paths there; ``*``, ``?`` and ``[...]`` are wildcards.
+        :raises WinlabError: as :meth:`copy_to`.
+        """
+        there = [operations.copy.Place(self.name, source) for source in sources]
+        return operations.copy.copy(
+            self.lab, there, operations.copy.Place("", str(target)), self.site, listener, root=root
+        )
 
     @at_site
     def move(self, host: str, *, cold: bool = False, listener: Listener = ignore, stop: Stop = None) -> Moved:
@@ -84,13 +140,14 @@ class Node:
         return operations.move.move(self.lab, self.name, host, self.site, listener, cold=cold)
 
     @at_site
-    def ssh(self) -> list[str | Path]:
+    def ssh(self, command: Sequence[str] = ()) -> list[str | Path]:
         """The command line that opens an ssh session on the node. Its host key is already known.
 
+        :param command: what to run at the terminal, instead of the node's shell.
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         :raises GuestError: the node does not run.
         """
-        return operations.reach.ssh(self.lab, self.name, self.site)
+        return operations.reach.ssh(self.lab, self.name, self.site, command)
 
     @at_site
     def screen(self) -> Screen:

@@ -26,6 +26,11 @@ def complete_nodes(ctx: typer.Context) -> list[str]:
     return [machine.tag.node for machine in machines]
 
 
+def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Nodes with a colon, for ``cp``; the shell completes files itself where nothing is returned."""
+    return [f"{node}:" for node in complete_nodes(ctx) if f"{node}:".startswith(incomplete)] if incomplete else []
+
+
 def complete_specs(incomplete: str) -> list[str]:
     """Names in specs/, and YAML files in the current folder."""
     from pathlib import Path

@@ -18,6 +18,8 @@ from winlab import files
 from winlab.cli import (
     bundle,
     cluster,
+    copy,
+    execute,
     fault,
     host,
     hypervisor,
@@ -65,6 +67,8 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+execute.register(app)
+copy.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

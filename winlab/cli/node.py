@@ -1,31 +1,25 @@
-"""Commands for one node: ssh, exec, vnc, serial, screenshot, move."""
+"""Commands for one node: ssh, vnc, serial, screenshot, move."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import threading
-from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from winlab import files, settings
-from winlab.cli.common import NodeName, Output, drop_output, say
+from winlab.cli.common import NodeName, Output, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.session import Format, LabName, current
-from winlab.errors import ExitCode
-
-MOST_INPUT = 64 << 20  # bytes of the standard input for a command: it is in memory before the command begins
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(ssh)
-    app.command("exec", cls=_Exec)(execute)
     app.command()(vnc)
     app.command()(serial)
     app.command()(screenshot)
@@ -37,87 +31,6 @@ def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     from winlab import Lab, run
 
     run.replace(Lab(lab).node(node).ssh())
-
-
-class _Exec(TyperCommand):
-    """A command after whose second word everything belongs to the command for the node, as with ssh."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the flags and the node's name; leave the rest to the node."""
-        options = [one for one in self.get_params(ctx) if one.param_type_name == "option"]
-        valued = {name for one in options if not getattr(one, "is_flag", False) for name in one.opts}
-        rest: list[str] = super().parse_args(ctx, separated(args, valued))
-        return rest
-
-
-def separated(words: list[str], valued: Collection[str]) -> list[str]:
-    """The words of ``exec`` with ``--`` before the command for the node, unless it is there.
-
-    :param valued: the options that take a value.
-    """
-    at, names = 0, 0
-    while at < len(words) and words[at] != "--":
-        if words[at].startswith("-"):
-            at += 2 if words[at] in valued else 1
-            continue
-        if names:
-            return [*words[:at], "--", *words[at:]]
-        names, at = 1, at + 1
-    return words
-
-
-def execute(
-    node: NodeName,
-    command: Annotated[
-        list[str], typer.Argument(help="The command, also after --. A single word is run as a shell line.")
-    ],
-    stdin: Annotated[
-        bool, typer.Option("--stdin", "-i", help="Pass on the standard input, which is read to its end first.")
-    ] = False,
-    lab: LabName = settings.DEFAULT_LAB,
-    via: Annotated[
-        Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
-    ] = None,
-) -> None:
-    """Run a command on a node, and pass on its output and exit code."""
-    from winlab import Lab
-
-    given = _input() if stdin else b""
-    current().left_running = f"The command may go on in '{node}': only its connection has ended."
-    out, err = _writer(sys.stdout.buffer), _writer(sys.stderr.buffer)
-    try:
-        code = Lab(lab).node(node).stream(command, out, err, stdin=given, via=via)
-    except BrokenPipeError:
-        raise typer.Exit(ExitCode.CLOSED) from None
-    # a Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0
-    raise typer.Exit(code if 0 <= code <= 255 else 255)
-
-
-def _input() -> bytes:
-    """The whole standard input.
-
-    :raises UsageError: it is too large.
-    """
-    from winlab.errors import UsageError
-
-    given = sys.stdin.buffer.read(MOST_INPUT + 1)
-    if len(given) > MOST_INPUT:
-        raise UsageError(
-            f"The standard input has more than {MOST_INPUT >> 20} MiB.", cure="Give it to the command in parts."
-        )
-    return given
-
-
-def _writer(stream: BinaryIO) -> Callable[[bytes], None]:
-    def write(chunk: bytes) -> None:
-        try:
-            stream.write(chunk)
-            stream.flush()
-        except BrokenPipeError:
-            drop_output(stream)
-            raise
-
-    return write
 
 
 def vnc(

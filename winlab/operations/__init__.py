@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from winlab.operations import autostart as autostart
     from winlab.operations import bundle as bundle
     from winlab.operations import consent as consent
+    from winlab.operations import copy as copy
     from winlab.operations import create as create
     from winlab.operations import destroy as destroy
     from winlab.operations import diff as diff
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from winlab.operations import explain as explain
     from winlab.operations import faults as faults
     from winlab.operations import golden as golden
+    from winlab.operations import group as group
     from winlab.operations import join as join
     from winlab.operations import load as load
     from winlab.operations import lock as lock

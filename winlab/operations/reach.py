@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from winlab.adapters.guests.base import Guest, Sink
+from winlab.adapters.guests.base import Guest, Input, Sink
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.ssh import arguments
+from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.remote import LOOPBACK, Remote, forwarded_port
 from winlab.adapters.vm import console as consoles
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
+from winlab.design.plan.facts import HYPERVISOR
+from winlab.design.plan.tags import Tag
 from winlab.design.render.domain import serial_log as log_volume
+from winlab.lab_folder import LabFolder
 from winlab.operations import look
 from winlab.site import Site
 
@@ -39,9 +44,12 @@ def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
     :raises NotFoundError: there is no such lab or node.
     :raises GuestError: the node does not run, or can't be reached.
     """
-    machine = _machine(lab, node, site)
+    return _login(machine(lab, node, site), site, via)
+
+
+def _login(machine: Machine, site: Site, via: str | None) -> Guest:
     look.require_running(machine)
-    return connect(machine.tag, site.folder(lab), via)
+    return connect(machine.tag, site.folder(machine.tag.lab), via)
 
 
 def execute(
@@ -52,16 +60,20 @@ def execute(
     stdout: Sink,
     stderr: Sink,
     via: str | None = None,
-    stdin: bytes = b"",
+    stdin: Input = b"",
 ) -> int:
     """Run a command on a node, pass on its output as it comes, and return its exit code.
 
     :param command: its words; a single word is run as a shell line.
-    :param stdin: its whole input.
+    :param stdin: its whole input, or pieces that come while it runs.
     :raises WinlabError: as :func:`login`.
     :raises OSError: the output can't be written; the connection is closed, which ends a command that prints.
     """
-    guest = login(lab, node, site, via)
+    return ended(login(lab, node, site, via), command, stdout, stderr, stdin)
+
+
+def ended(guest: Guest, command: Sequence[str], stdout: Sink, stderr: Sink, stdin: Input = b"") -> int:
+    """Run a command in a guest as :func:`execute`, and close the connection."""
     try:
         return guest.execute(command, _apart(stdout), _apart(stderr), stdin)
     except _OutputError as failed:
@@ -88,16 +100,31 @@ def _apart(sink: Sink) -> Sink:
     return pass_on
 
 
-def ssh(lab: str, node: str, site: Site) -> list[str | Path]:
+def ssh(lab: str, node: str, site: Site, command: Sequence[str] = (), *more: str) -> list[str | Path]:
     """The command line that opens an ssh session on a node. Its host key is already known.
 
+    If the site is another host's, it goes through that host: only hosts of the site reach nodes.
+
+    :param command: what to run at a terminal there, instead of the shell.
+    :param more: more options of ssh.
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises GuestError: the node does not run.
     """
-    machine, folder = _machine(lab, node, site), site.folder(lab)
-    look.require_running(machine)
+    there, folder = machine(lab, node, site), site.folder(lab)
+    look.require_running(there)
     folder.credentials()  # raises if this account has none
-    return list(arguments(machine.tag, folder))
+    return session(there.tag, folder, site, command, *more)
+
+
+def session(tag: Tag, folder: LabFolder, site: Site, command: Sequence[str] = (), *more: str) -> list[str | Path]:
+    """As :func:`ssh`, for a node that is known."""
+    through = site.remote(HYPERVISOR)
+    options = () if through is None else ("-o", f"ProxyCommand={shlex.join(through.words('-W', '%h:%p'))}")
+    words = arguments(tag, folder, *options, *more)
+    if not command:
+        return words
+    line = ways(tag.system).by_ssh(command_line(tag.system, command))
+    return [*words[:-1], "-t", "--", words[-1], line]  # ssh would take a line with a dash for an option
 
 
 def screen(lab: str, node: str, site: Site) -> Screen:
@@ -170,6 +197,10 @@ def console(lab: str, node: str, site: Site) -> None:
         consoles.join(hosts.on(machine).conn, machine)
 
 
-def _machine(lab: str, node: str, site: Site) -> Machine:
+def machine(lab: str, node: str, site: Site) -> Machine:
+    """One machine of a lab.
+
+    :raises NotFoundError: there is no such lab or node.
+    """
     with site.hypervisors() as hosts:
         return look.find_node(lab, node, hosts)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import os
-from types import SimpleNamespace
+import threading
 from typing import Any
 
 import pytest
 from commands import run as winlab
 
-from winlab import Node
-from winlab.cli.node import separated
+from winlab import Lab, Node
+from winlab.cli.execute import Prefixed, separated
+from winlab.errors import OffError
+from winlab.operations.group import Ended
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, list[str], Any]
     calls: list[tuple[str, str, list[str], Any]] = []
 
     def stream(self: Node, command: list[str], out: Any, err: Any, *, stdin: bytes, via: Any) -> int:
-        calls.append((self.lab, self.name, command, stdin))
+        calls.append((self.lab, self.name, command, stdin if isinstance(stdin, bytes) else list(stdin)))
         out(b"x\n")
         return 3
 
@@ -40,11 +41,15 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, list[str], Any]
         ("c ls -- x", "c -- ls -- x"),
         ("c", "c"),
         ("c --help", "c --help"),
+        ("--all hostname -s", "--all -- hostname -s"),
+        ("--pool a --linux ls -la", "--pool a --linux -- ls -la"),
+        ("--pool=a -- ls", "--pool=a -- ls"),
+        ("c ls --all", "c -- ls --all"),
         ("", ""),
     ],
 )
 def test_everything_after_the_node_is_the_command(words: str, same: str) -> None:
-    assert separated(words.split(), {"--lab", "--via"}) == same.split()
+    assert separated(words.split(), {"--lab", "--via", "--pool"}) == same.split()
 
 
 @pytest.mark.parametrize("words", ["c ls -la --lab x", "c -- ls -la --lab x", "--lab lab c ls -la --lab x"])
@@ -64,21 +69,97 @@ def test_flags_stand_before_the_command(monkeypatch: pytest.MonkeyPatch, ran: li
 
 
 def test_the_standard_input_is_passed_on_if_the_user_says_so(monkeypatch: pytest.MonkeyPatch, ran: list[Any]) -> None:
-    """Only then: a script's loop would lose its own."""
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"echo hi\n")))
-    assert winlab(monkeypatch, "exec", "c", "sh") == 3
-    assert winlab(monkeypatch, "exec", "-i", "c", "sh", "-i") == 3
-    assert ran == [("lab", "c", ["sh"], b""), ("lab", "c", ["sh", "-i"], b"echo hi\n")]
+    """Only then: a script's loop would lose its own. It is not read to its end first."""
+    reading, writing = os.pipe()
+    os.write(writing, b"echo hi\n")
+    os.close(writing)
+    with os.fdopen(reading) as given:
+        monkeypatch.setattr("sys.stdin", given)
+        assert winlab(monkeypatch, "exec", "c", "sh") == 3
+        assert winlab(monkeypatch, "exec", "-i", "c", "sh", "-i") == 3
+    assert ran == [("lab", "c", ["sh"], b""), ("lab", "c", ["sh", "-i"], [b"echo hi\n"])]
 
 
-def test_an_endless_input_is_refused(
-    monkeypatch: pytest.MonkeyPatch, ran: list[Any], capsys: pytest.CaptureFixture[str]
+# -- several nodes
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Which nodes were selected, and the commands that ran on them."""
+    calls: list[tuple[Any, ...]] = []
+
+    def select(self: Lab, *, pools: list[str], systems: list[str]) -> list[str]:
+        calls.append((self.name, list(pools), systems))
+        return ["controller-1", "node-1"]
+
+    def execute(self: Lab, command: list[str], nodes: list[str], *, stdout: Any, stderr: Any) -> dict[str, Ended]:
+        calls.append((command, nodes))
+        for node in nodes:
+            stdout(node, b"one\r\ntw")
+        for node in nodes:
+            stdout(node, b"o")
+        return {"controller-1": Ended(7), "node-1": Ended(9, OffError("'node-1' is off.", cure="Start it."))}
+
+    monkeypatch.setattr(Lab, "select", select)
+    monkeypatch.setattr(Lab, "execute", execute)
+    return calls
+
+
+def test_output_of_several_nodes_has_their_names_before_it(
+    monkeypatch: pytest.MonkeyPatch, group: list[Any], capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr("winlab.cli.node.MOST_INPUT", 5)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"123456")))
-    assert winlab(monkeypatch, "exec", "-i", "c", "sh") == 2
-    assert "The standard input has more than" in capsys.readouterr().err
-    assert ran == []
+    """And the exit code is the highest."""
+    assert winlab(monkeypatch, "exec", "--all", "--lab", "ci", "hostname", "-s") == 9
+    assert group == [("ci", [], []), (["hostname", "-s"], ["controller-1", "node-1"])]
+    out, err = capfdbinary.readouterr()
+    assert out.decode().splitlines() == [
+        "controller-1 | one",
+        "node-1       | one",
+        "controller-1 | two",
+        "node-1       | two",
+    ]
+    assert err.decode().splitlines()[0] == "node-1       | winlab: 'node-1' is off."
+
+
+@pytest.mark.parametrize(
+    ("words", "selected"),
+    [
+        ("--pool a --pool b x", (["a", "b"], [])),
+        ("--linux x", ([], ["linux"])),
+        ("--windows --pool a x", (["a"], ["windows"])),
+        ("--all --windows x", ([], [])),
+    ],
+)
+def test_flags_select_nodes(
+    monkeypatch: pytest.MonkeyPatch, group: list[Any], words: str, selected: tuple[list[str], list[str]]
+) -> None:
+    assert winlab(monkeypatch, "exec", *words.split()) == 9
+    assert group[0] == ("lab", *selected)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--all -i sh", "are for a single node"),
+        ("c", "The command is missing"),
+        ("-t c top", "needs a terminal"),
+        ("-t --via winrm c top", "WinRM has no terminals"),
+    ],
+)
+def test_what_does_not_go_together(
+    monkeypatch: pytest.MonkeyPatch, words: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert winlab(monkeypatch, "exec", *words.split()) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_lines_of_nodes_are_not_mixed() -> None:
+    out = bytearray()
+    prefixed = Prefixed(out.extend, 1, threading.Lock())
+    for node, chunk in (("a", b"1\n2"), ("b", b"x\n"), ("a", b"3\n"), ("b", b"\xff")):
+        prefixed(node, chunk)
+    prefixed.end()
+    assert bytes(out) == b"a | 1\nb | x\na | 23\nb | \xff\n"
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from winlab.adapters.guests.base import Sink, discard, patient
+from winlab.adapters.guests.base import Input, Sink, discard, patient
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.vm import agent
@@ -33,12 +33,13 @@ class AgentGuest:
         command: Sequence[str],
         stdout: Sink = discard,
         stderr: Sink = discard,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         waiting: Callable[[], None] = patient,  # noqa: ARG002 - the agent has a limit of its own
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`. The command's output comes when it has ended."""
         line = command_line(self._tag.system, command)
-        code, out, err = agent.execute(self._conn, self._machine, ["cmd.exe", "/c", line], stdin)
+        given = stdin if isinstance(stdin, bytes) else b"".join(stdin)
+        code, out, err = agent.execute(self._conn, self._machine, ["cmd.exe", "/c", line], given)
         stdout(out)
         stderr(err)
         return code

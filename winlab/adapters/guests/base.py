@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from winlab.errors import GuestError
 
 Sink = Callable[[bytes], None]
+Input = bytes | Iterator[bytes]  # all of it, or pieces that come while the command runs
 TRIES, PAUSE = 20, 1.5  # seconds between tries, while a CD that was just inserted is not visible yet
 
 
@@ -65,7 +66,7 @@ class Guest(Protocol):
         command: Sequence[str],
         stdout: Sink = discard,
         stderr: Sink = discard,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         waiting: Callable[[], None] = patient,
     ) -> int:
         """Run a command with *stdin* as its whole input, pass on its output as it comes, and return its exit code.

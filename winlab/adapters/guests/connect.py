@@ -14,10 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from winlab.adapters.guests.base import Guest, Kept, at_most
+from winlab.adapters.guests.file_system import FileSystem
+from winlab.adapters.guests.sftp import SftpFiles
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.adapters.guests.systems import ways
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, UnreachableError, WinlabError
+from winlab.errors import GuestError, UnreachableError, UsageError, WinlabError
 from winlab.events import NodeTransport
 from winlab.lab_folder import LabFolder
 
@@ -74,6 +76,26 @@ def connect(tag: Tag, folder: LabFolder, via: str | None = None, timeout: float 
     with _lock:
         node.since, node.spare = None, ""
     return guest
+
+
+def files(tag: Tag, folder: LabFolder, *, root: bool = False, timeout: float = 30) -> FileSystem:
+    """A node's files: by sftp; by WinRM on a Windows node whose ssh does not answer, or is missing.
+
+    :param root: use the rights of root, on Linux.
+    :param timeout: seconds for the connection to be made.
+    :raises UsageError: *root* for another system.
+    :raises GuestError: it can't be reached, is not the expected one, or refuses the login.
+    """
+    if root and tag.system.login != "ssh":
+        raise UsageError(f"'{tag.node}' runs {tag.system.title}, whose files are an administrator's already.")
+    try:
+        return SftpFiles(SshGuest(tag, folder, timeout), tag, root=root)
+    except UnreachableError:
+        if tag.system.login != "winrm":
+            raise
+    from winlab.adapters.guests.winrm_files import WinRmFiles
+
+    return WinRmFiles(_log_in("winrm", tag, folder, timeout), tag)
 
 
 def change(tag: Tag) -> NodeTransport | None:

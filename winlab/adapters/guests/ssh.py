@@ -6,7 +6,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import paramiko
 
 from winlab import stopping
 from winlab.adapters.guests.answering import Answering, bounded
-from winlab.adapters.guests.base import Sink, discard, patient
+from winlab.adapters.guests.base import Input, Sink, discard, patient
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, UsageError
@@ -94,7 +94,7 @@ class SshGuest:
         command: Sequence[str],
         stdout: Sink = discard,
         stderr: Sink = discard,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         waiting: Callable[[], None] = patient,
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
@@ -122,17 +122,36 @@ class SshGuest:
             raise self._lost("It ended before the command did.")
         return code
 
-    def _begin(self, command: Sequence[str], stdin: bytes) -> paramiko.Channel:
+    def channel(self) -> paramiko.Channel:
+        """A new channel of the connection, for something else than a command.
+
+        :raises SSHException: the guest refuses it.
+        :raises EOFError: the connection is closed.
+        """
+        return self._transport.open_session(timeout=SILENCE)
+
+    def is_connected(self) -> bool:
+        """Whether the connection still stands, as far as is known."""
+        transport = self._client.get_transport()
+        return transport is not None and transport.is_active()
+
+    def _begin(self, command: Sequence[str], stdin: Input) -> paramiko.Channel:
         line = ways(self._tag.system).by_ssh(command_line(self._tag.system, command))
         channel = self._transport.open_session(timeout=SILENCE)
         with bounded(self._transport, SILENCE):
             channel.exec_command(line)
-        with bounded(self._transport, SILENCE):
-            channel.sendall(stdin[:BLOCK])
-        if len(stdin) > BLOCK:  # the rest meanwhile: the command may print as much before it takes more
-            threading.Thread(target=_feed, args=(channel, stdin[BLOCK:]), daemon=True).start()
+        rest: Iterable[bytes]
+        if isinstance(stdin, bytes):
+            with bounded(self._transport, SILENCE):
+                channel.sendall(stdin[:BLOCK])
+            if len(stdin) <= BLOCK:
+                channel.shutdown_write()
+                return channel
+            rest = [stdin[BLOCK:]]
         else:
-            channel.shutdown_write()
+            rest = stdin
+        # the rest meanwhile: the command may print as much before it takes more
+        threading.Thread(target=_feed, args=(channel, rest), daemon=True).start()
         return channel
 
     @property
@@ -158,10 +177,11 @@ class SshGuest:
         self._client.close()
 
 
-def _feed(channel: paramiko.Channel, stdin: bytes) -> None:
+def _feed(channel: paramiko.Channel, stdin: Iterable[bytes]) -> None:
     """Send the rest of a command's input, unless the command ends before that."""
     with suppress(paramiko.SSHException, OSError, EOFError):
-        channel.sendall(stdin)
+        for piece in stdin:
+            channel.sendall(piece)
         channel.shutdown_write()
 
 
@@ -182,9 +202,10 @@ def dial(address: str, timeout: float) -> socket.socket:
     return made
 
 
-def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
+def arguments(tag: Tag, folder: LabFolder, *more: str) -> list[str | Path]:
     """The command line of the host's ssh client for a user's session on this node.
 
+    :param more: more options.
     :raises UsageError: ssh can't be given the path of the lab's folder.
     """
     return [
@@ -213,6 +234,7 @@ def arguments(tag: Tag, folder: LabFolder) -> list[str | Path]:
         f"ServerAliveInterval={KEEPALIVE}",  # a node that no longer answers ends the session
         "-o",
         f"ServerAliveCountMax={SILENCE // KEEPALIVE}",
+        *more,
         f"{tag.user}@{tag.floating}",
     ]
 

@@ -85,7 +85,7 @@ class WindowsWays:
     @property
     def clock(self) -> str:
         """See the interface."""
-        return _script("[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()")
+        return script_line("[DateTimeOffset]::UtcNow.ToUnixTimeMilliseconds()")
 
     @property
     def quick_clock(self) -> bool:
@@ -94,7 +94,7 @@ class WindowsWays:
 
     def step_clock(self, milliseconds: int) -> str:
         """Without a time server: a lab may reach none, as ``w32tm /resync`` would need."""
-        return _script(f"Set-Date -Adjust ([TimeSpan]::FromMilliseconds({milliseconds}))")
+        return script_line(f"Set-Date -Adjust ([TimeSpan]::FromMilliseconds({milliseconds}))")
 
 
 def _word(word: str) -> str:
@@ -112,7 +112,8 @@ def _word(word: str) -> str:
     return made
 
 
-def _script(text: str) -> str:
+def script_line(text: str) -> str:
+    """The command line by which cmd.exe has PowerShell run a script without double quotation marks or percent signs."""
     return f'powershell.exe {" ".join(FLAGS)} -Command "{text}"'
 
 

@@ -4,6 +4,7 @@ is accepted, regardless of its address.
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from winrm.exceptions import (
 from winrm.protocol import Protocol as _Protocol
 
 from winlab import stopping
-from winlab.adapters.guests.base import Sink, discard, patient
+from winlab.adapters.guests.base import Input, Sink, discard, patient
 from winlab.adapters.guests.systems import command_line
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -43,6 +44,7 @@ LOST = (
     SpnegoError,
 )
 BLOCK = 100_000  # bytes of input in one message: base64 makes it larger, and an envelope holds 500 KB
+WAITING = 8  # pieces of input that are read before the command has taken them
 MOST = 1 << 20  # bytes of an answer
 PATIENCE = 3  # a whole request with its logins may take so many times as long as the node may be silent
 OPERATION_SECONDS = 20  # how long the server may delay its answer to a request
@@ -166,6 +168,29 @@ def _body(raw: Any, *_arguments: object, **_options: object) -> Iterator[bytes]:
         yield block
 
 
+class _Fed:
+    """A command's input that comes while it runs, read by a thread: requests to WinRM come one after the other."""
+
+    def __init__(self, stdin: Iterator[bytes]) -> None:
+        self._pieces: queue.Queue[bytes] = queue.Queue(WAITING)
+        threading.Thread(target=self._read, args=(stdin,), daemon=True).start()
+
+    def _read(self, stdin: Iterator[bytes]) -> None:
+        with suppress(OSError):
+            for piece in stdin:
+                for start in range(0, len(piece), BLOCK):
+                    self._pieces.put(piece[start : start + BLOCK])
+        self._pieces.put(b"")
+
+    def come(self) -> Iterator[bytes]:
+        """What has come since the last call; an empty piece is the end."""
+        for _ in range(WAITING):  # then the command's output has its turn
+            try:
+                yield self._pieces.get_nowait()
+            except queue.Empty:
+                return
+
+
 class WinRmGuest:
     """A Windows guest that is reached by WinRM. Each command gets its own shell."""
 
@@ -196,7 +221,7 @@ class WinRmGuest:
         command: Sequence[str],
         stdout: Sink = discard,
         stderr: Sink = discard,
-        stdin: bytes = b"",
+        stdin: Input = b"",
         waiting: Callable[[], None] = patient,
     ) -> int:
         """See :class:`winlab.adapters.guests.base.Guest`."""
@@ -208,13 +233,17 @@ class WinRmGuest:
             start_command = partial(self._protocol.run_command, self._shell, line, console_mode_stdin=not stdin)
             command_id = self._ask(lambda: str(start_command()))
             try:
-                for start in range(0, len(stdin), BLOCK):
-                    block, last = stdin[start : start + BLOCK], start + BLOCK >= len(stdin)
-                    send = partial(self._protocol.send_command_input, self._shell, command_id, block, end=last)
-                    self._ask(send)
+                fed = None
+                if isinstance(stdin, bytes):
+                    for start in range(0, len(stdin), BLOCK):
+                        self._send(command_id, stdin[start : start + BLOCK], last=start + BLOCK >= len(stdin))
+                else:
+                    fed = _Fed(stdin)
                 while True:
                     patience.check()
                     waiting()
+                    for piece in fed.come() if fed is not None else ():
+                        self._send(command_id, piece, last=not piece)
                     try:
                         out, err, code, ended = self._ask(partial(self._output, command_id))
                     except WinRMOperationTimeoutError:
@@ -234,6 +263,9 @@ class WinRmGuest:
         """See :class:`winlab.adapters.guests.base.Guest`. A guest that is down has closed its shells itself."""
         with suppress(*LOST, stopping.Stopped):
             self._ask(lambda: self._protocol.close_shell(self._shell))
+
+    def _send(self, command_id: str, piece: bytes, *, last: bool) -> None:
+        self._ask(partial(self._protocol.send_command_input, self._shell, command_id, piece, end=last))
 
     def _output(self, command_id: str) -> tuple[bytes, bytes, int, bool]:
         """What a command printed since the last request, its exit code, and whether it has ended.

@@ -1,0 +1,77 @@
+"""winlab cp: files and folders into nodes, out of them, and between them."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Annotated
+
+import typer
+
+from winlab import settings
+from winlab.cli import streams
+from winlab.cli.common import Output, say
+from winlab.cli.complete import complete_places
+from winlab.cli.session import Format, LabName, current
+from winlab.errors import ExitCode
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to *app*."""
+    app.command("cp")(copy)
+
+
+def copy(
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC... DST", help="NODE:PATH, or a path here; '-' is a stream.", autocompletion=complete_places
+        ),
+    ],
+    sudo: Annotated[bool, typer.Option("--sudo", help="Use the rights of root on Linux nodes.")] = False,
+    recursive: Annotated[bool, typer.Option("-r", hidden=True)] = False,  # noqa: ARG001 - fingers know it from scp
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Copy files and folders into nodes, out of them, or between them. After an interruption, run it again: it resumes.
+
+    Examples: winlab cp app.exe node-1:C:/k/ · winlab cp 'node-1:C:/winlab/logs/*.log' . ·
+    winlab cp controller-1:/etc/os-release -
+    """
+    from winlab import Lab
+    from winlab.errors import UsageError
+
+    *sources, target = places
+    if not sources:
+        raise UsageError("The target is missing.", cure="Run 'winlab cp SOURCE... TARGET'.")
+    own, to_stream = Lab(lab), target == "-"
+    if to_stream and output is Output.JSON:
+        raise UsageError("The file goes to the standard output, so the result can't.", cure="Leave --output out.")
+    try:
+        with current().shown(output) as tell:
+            done = own.copy(
+                sources,
+                target,
+                root=sudo,
+                stdin=streams.given(),
+                stdout=streams.writer(sys.stdout.buffer),
+                listener=tell,
+            )
+    except BrokenPipeError:
+        raise typer.Exit(ExitCode.CLOSED) from None
+    if output is Output.JSON:
+        current().result = dataclasses.asdict(done)
+        return
+    for path in done.skipped:
+        say(f"Not copied, because it is a link or not a regular file: {path}", error=True)
+    say(f"{done.files} file{'' if done.files == 1 else 's'}, {_amount(done.size)}", error=to_stream)
+
+
+def _amount(size: int) -> str:
+    """3072 → ``3.0 KiB``."""
+    value, unit = float(size), "bytes"
+    for larger in ("KiB", "MiB", "GiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
