@@ -15,8 +15,9 @@ from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.guests.base import Sink
+    from winlab.adapters.vm.console import Port
     from winlab.operations.move import Moved
-    from winlab.operations.reach import Screen
+    from winlab.operations.reach import Desktop, Screen
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,27 @@ class Node:
         """
         with self.site.in_use(), operations.reach.screen_here(self.lab, self.name, self.site) as screen:
             yield screen
+
+    @contextmanager
+    def serial(self) -> Iterator[Port]:
+        """The node's serial port, to read and write, for the length of a with-block.
+
+        :raises NotFoundError: there is no such lab or node.
+        :raises OffError: the node is off.
+        :raises HostError: someone else is connected to the port.
+        """
+        with self.site.in_use(), operations.reach.serial(self.lab, self.name, self.site) as port:
+            yield port
+
+    @at_site
+    def desktop(self) -> Desktop:
+        """Where the Remote Desktop of a Windows node is, and who may log in there.
+
+        :raises UsageError: the node runs Linux.
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        :raises OffError: the node does not run.
+        """
+        return operations.reach.desktop(self.lab, self.name, self.site)
 
     def open_viewer(self, screen: Screen) -> str:
         """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.
