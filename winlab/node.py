@@ -140,6 +140,17 @@ class Node:
         return operations.viewer.open_viewer(screen)
 
     @at_site
+    def open_desktop(self, desktop: Desktop) -> str:
+        """Open a client on what :meth:`desktop` returned; without a graphical display, do nothing. It asks for the
+        password.
+
+        :returns: what to install, for display, if there is a display and no client; otherwise empty.
+        """
+        folder = self.site.folder(self.lab)
+        folder.write(file := folder.path / f"{self.name}.rdp", desktop.file())
+        return operations.viewer.open_desktop(file)
+
+    @at_site
     def screenshot(self) -> bytes:
         """The node's screen as PNG.
 

@@ -28,6 +28,7 @@ from winlab.cli import (
     power,
     reconcile,
     repair,
+    screens,
     signals,
     snapshot,
     spec,
@@ -65,6 +66,7 @@ app = typer.Typer(
 )
 lab.register(app)
 node.register(app)
+screens.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

@@ -1,12 +1,10 @@
-"""Commands for one node: ssh, exec, vnc, serial, screenshot, move."""
+"""Commands for one node: ssh, exec, serial, screenshot, move."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -26,7 +24,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(ssh)
     app.command("exec", cls=_Exec)(execute)
-    app.command()(vnc)
     app.command()(serial)
     app.command()(screenshot)
     app.command()(move)
@@ -118,26 +115,6 @@ def _writer(stream: BinaryIO) -> Callable[[bytes], None]:
             raise
 
     return write
-
-
-def vnc(
-    node: NodeName,
-    lab: LabName = settings.DEFAULT_LAB,
-    viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
-) -> None:
-    """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C."""
-    from winlab import Lab
-
-    there = Lab(lab).node(node)
-    with there.screen_here() as screen:
-        say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
-        if viewer and (hint := there.open_viewer(screen)):
-            say(hint)
-        if screen.host:
-            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.")
-            sys.stdout.flush()
-            with suppress(KeyboardInterrupt):
-                threading.Event().wait()
 
 
 def serial(

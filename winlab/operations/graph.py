@@ -20,8 +20,10 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --paper: #14181d; --ink: #e6e9ed; --faint: #98a3af; --line: #5a6571;
   --box: #1b2027; } }
 svg { background: var(--paper); font: 12px system-ui, sans-serif; } text { fill: var(--ink); }
-.faint { fill: var(--faint); } .name { font-weight: 600; font-size: 13px; } .box { fill: var(--box); stroke: var(--line); }
-.wire { stroke: var(--line); fill: none; } .on { fill: var(--on); } .off { fill: var(--off); } .other { fill: var(--other); }
+.faint { fill: var(--faint); } .name { font-weight: 600; font-size: 13px; }
+.box { fill: var(--box); stroke: var(--line); }
+.wire { stroke: var(--line); fill: none; } .on { fill: var(--on); } .off { fill: var(--off); }
+.other { fill: var(--other); }
 """.strip()
 
 
@@ -96,7 +98,8 @@ def _node(x: int, y: int, machine: Machine) -> str:
     return (
         f'<path class="wire" d="M{x - BUS + 8} {y + HIGH // 2} H{x}"/>'
         f'<rect class="box" x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6"/>'
-        f'<circle class="{light}" cx="{x + WIDE - 14}" cy="{y + 15}" r="5"><title>{escape(machine.state)}</title></circle>'
+        f'<circle class="{light}" cx="{x + WIDE - 14}" cy="{y + 15}" r="5">'
+        f"<title>{escape(machine.state)}</title></circle>"
         f'<text class="name" x="{x + 12}" y="{y + 20}">{escape(tag.node)}</text>'
         f'<text class="faint" x="{x + 12}" y="{y + 37}">{escape(f"{tag.role}, {tag.image}")}</text>'
         f'<text x="{x + 12}" y="{y + 53}">{escape(f"{tag.address}  ·  {tag.floating}")}</text>'

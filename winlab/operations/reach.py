@@ -21,7 +21,6 @@ from winlab.errors import UsageError
 from winlab.operations import look
 from winlab.site import Site
 
-
 RDP = 3389  # the port of Remote Desktop
 
 

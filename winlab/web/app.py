@@ -16,14 +16,10 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from winlab import Lab, Node, Overview, Site, View
 from winlab.design.plan.make import check_lab_name
 from winlab.errors import ExitCode, Failure, NotFoundError, UsageError, WinlabError
-from winlab.lab import Lab
 from winlab.lab_snapshots import Listed
-from winlab.node import Node
-from winlab.operations.look import Overview
-from winlab.operations.watch import View
-from winlab.site import Site
 from winlab.web import relays
 from winlab.web.files import files, kind
 from winlab.web.jobs import Given, Jobs
@@ -32,7 +28,7 @@ from winlab.web.latest import Latest
 EVERY = 3.0  # seconds between two looks at all labs
 WIDTH = 480  # pixels of a thumbnail
 LARGEST = 1 << 16  # bytes of a request
-STATUS = {ExitCode.USAGE: 400, ExitCode.MISSING: 404, ExitCode.CONFLICT: 409, ExitCode.OFF: 409}
+STATUS = {ExitCode.USAGE: 400, ExitCode.NOT_FOUND: 404, ExitCode.CONFLICT: 409, ExitCode.GUEST: 409}
 NODE = "/labs/{lab}/nodes/{node}"
 
 

@@ -29,8 +29,8 @@ HOSTS = (loopback.ADDRESS, "localhost")
 TOKEN = "token"  # noqa: S105 - its name in the URL
 # Only the pages' own scripts and pictures. xterm.js and the timeline have styles of their own
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
-    "frame-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; frame-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -52,9 +52,10 @@ class Door:
         # browsers send cookies to all ports of a host: another winlab's must not replace this one
         self._cookie = f"winlab-{secrets.token_hex(4)}"
         self._session = secrets.token_urlsafe(32)
-        self._users = {os.geteuid(), account.uid()}  # behind sudo the browser is the caller's
+        self._users: set[int] = {os.geteuid(), account.uid()}  # behind sudo the browser is the caller's
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand on a request, welcome the browser, or refuse it."""
         connection = HTTPConnection(scope)
         refusal = self._refusal(connection)
         if refusal and scope["type"] == "websocket":
@@ -84,8 +85,8 @@ class Door:
         return "These pages open with the URL that winlab printed."
 
     def _is_of_user(self, scope: Scope) -> bool:
-        client, server = scope.get("client"), scope.get("server")
-        return bool(client and server) and loopback.peer(tuple(client), tuple(server)) in self._users
+        user = loopback.peer(scope["client"], scope["server"])
+        return user is not None and user in self._users
 
     def _welcome(self, connection: HTTPConnection) -> Response:
         """The same page without the token, and the cookie."""

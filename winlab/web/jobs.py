@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from winlab import Lab
 from winlab.errors import Failure, UsageError
 from winlab.events import Event, Listener, Note, StepEvent, StepProgress
-from winlab.lab import Lab
 from winlab.printable import one_line
 from winlab.stopping import Stopped
 

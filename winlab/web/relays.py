@@ -11,8 +11,8 @@ from typing import TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from winlab import Node
 from winlab.errors import WinlabError
-from winlab.node import Node
 
 T = TypeVar("T")
 CHUNK = 1 << 16  # bytes
