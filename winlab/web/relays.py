@@ -74,7 +74,7 @@ async def _accepted(websocket: WebSocket) -> AsyncIterator[None]:
     except OSError as error:
         code, why = FAILED, str(error)
     finally:
-        with suppress(RuntimeError):  # the browser has closed it
+        with suppress(RuntimeError, WebSocketDisconnect):  # the browser has closed it
             await websocket.close(code, why.encode()[:LONGEST].decode(errors="ignore"))
 
 
