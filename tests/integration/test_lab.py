@@ -294,7 +294,7 @@ def test_screen(labs: Labs, tmp_path: Path) -> None:
     image = path.read_bytes()
     assert image.startswith(b"\x89PNG")
     assert struct.unpack(">II", image[16:24]) >= (640, 400)
-    shown = text(labs.a("vnc", "node-1"))
+    shown = text(labs.a("vnc", "node-1", "--print"))
     address, port = shown.split("vnc://")[1].split()[0].rsplit(":", 1)
     assert address == "127.0.0.1"
     with socket.create_connection((address, int(port)), timeout=10) as screen:

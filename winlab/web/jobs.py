@@ -77,7 +77,7 @@ class Jobs:
             raise UsageError("The copy needs a name.")
         job = Job(next(self._numbers), lab.name, verb)
         ended = [one for one in self._jobs if one.state != "running"]
-        self._jobs = [one for one in self._jobs if one not in ended[: len(ended) - KEPT]] + [job]
+        self._jobs = [one for one in self._jobs if one not in ended[:-KEPT]] + [job]
         self._threads = [one for one in self._threads if one.is_alive()]
         self._threads.append(threading.Thread(target=self._run, args=(job, lab, VERBS[verb], given), daemon=True))
         self._threads[-1].start()
