@@ -117,7 +117,7 @@ class Node:
 
         :raises NotFoundError: there is no such lab or node.
         :raises OffError: the node is off.
-        :raises HostError: someone else is connected to the port.
+        :raises WinlabError: someone else is connected to the port.
         """
         with self.site.in_use(), operations.reach.serial(self.lab, self.name, self.site) as port:
             yield port

@@ -15,7 +15,7 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-LIMIT = 120  # seconds for what should happen: a bound for a browser that hangs
+LIMIT = 600  # seconds for what should happen: a bound for a browser that hangs
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--no-first-run", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-dev-shm-usage", "--window-size=1280,900", "--remote-debugging-port=0",
@@ -92,8 +92,9 @@ class Page:
 def browser(folder: Path) -> Iterator[Page]:
     """A browser with one tab, and a profile of its own."""
     profile = folder / "profile"
+    profile.mkdir(parents=True)
     program = shutil.which("chromium")
-    assert program, "install Debian's chromium: tests/lanes.py does"
+    assert program, "there is no chromium"
     words = [program, *SWITCHES, f"--user-data-dir={profile}", "about:blank"]
     with (folder / "chromium.log").open("wb") as log:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

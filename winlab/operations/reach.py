@@ -192,7 +192,7 @@ def serial(lab: str, node: str, site: Site) -> Iterator[consoles.Port]:
 
     :raises NotFoundError: there is no such lab or node.
     :raises OffError: the node is off.
-    :raises HostError: someone else is connected to it.
+    :raises WinlabError: someone else is connected to it.
     """
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)

@@ -13,8 +13,6 @@ from winlab.events import StepProgress
 from winlab.stopping import Stopped
 from winlab.web.jobs import VERBS, Given, Job, Jobs
 
-ANY: Any = None
-
 
 def lab(**methods: Any) -> Any:
     return SimpleNamespace(name="lab", snapshots=SimpleNamespace(**methods), **methods)

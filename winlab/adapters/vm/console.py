@@ -51,7 +51,7 @@ class Port:
     def write(self, typed: bytes) -> None:
         """Type into the port; what it has no room for is dropped, as by hardware without flow control.
 
-        :raises HostError: the domain has ended.
+        :raises WinlabError: the domain has ended.
         """
         with explained("The serial port takes no input.", cure="The node must be running: see 'winlab status'."):
             self._stream.send(typed)
@@ -61,13 +61,13 @@ class Port:
 def opened(conn: libvirt.virConnect, machine: domains.Named) -> Iterator[Port]:
     """The domain's first serial port, for the length of a with-block.
 
-    :raises HostError: the domain does not run, or someone else is connected to the port.
+    :raises WinlabError: the domain does not run, or someone else is connected to the port.
     """
     domain = domains.get(conn, machine)
     stream = conn.newStream(libvirt.VIR_STREAM_NONBLOCK)
     with explained(
         f"The serial console of '{machine.domain}' can't be opened.",
-        cure="The node must be running: see 'winlab status'.",
+        cure="The node must be running ('winlab status'), and no one else connected to its port.",
     ):
         domain.openConsole(None, stream, 0)
     try:

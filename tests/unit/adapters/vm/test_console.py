@@ -8,9 +8,7 @@ import libvirt
 import pytest
 
 from winlab.adapters.vm import console, domains
-from winlab.errors import HostError
-
-ANY: Any = None
+from winlab.errors import WinlabError
 
 
 class Stream:
@@ -74,11 +72,11 @@ def test_typing_ends_with_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
         port.write(b"root\n")
         assert stream.sent == b"root\n"
         port.read()
-        with pytest.raises(HostError, match="no input"):
+        with pytest.raises(WinlabError, match="no input"):
             port.write(b"more")
 
 
 def test_a_port_that_someone_else_uses_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     error = libvirt.libvirtError("Active console session exists for this domain")
-    with pytest.raises(HostError, match="can't be opened"), opened(monkeypatch, Stream(), Domain(error)):
+    with pytest.raises(WinlabError, match="can't be opened"), opened(monkeypatch, Stream(), Domain(error)):
         pass
