@@ -479,6 +479,14 @@ class Lab:
         """The lab's virtual machines with their states, without asking them; empty if there are none."""
         return operations.look.machines(self.name, self.site)
 
+    @at_site
+    def graph(self) -> str:
+        """Its topology as an SVG picture: networks, router, and the nodes by hypervisor.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return operations.graph.svg(self.name, self.site)
+
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)

@@ -15,10 +15,11 @@ from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.adapters.guests.base import Input, Sink
+    from winlab.adapters.vm.console import Port
     from winlab.design.system import SystemName
     from winlab.operations.copy import Copied
     from winlab.operations.move import Moved
-    from winlab.operations.reach import Screen
+    from winlab.operations.reach import Desktop, Screen
 
 
 @dataclass(frozen=True)
@@ -167,12 +168,44 @@ class Node:
         with self.site.in_use(), operations.reach.screen_here(self.lab, self.name, self.site) as screen:
             yield screen
 
+    @contextmanager
+    def serial(self) -> Iterator[Port]:
+        """The node's serial port, to read and write, for the length of a with-block.
+
+        :raises NotFoundError: there is no such lab or node.
+        :raises OffError: the node is off.
+        :raises WinlabError: someone else is connected to the port.
+        """
+        with self.site.in_use(), operations.reach.serial(self.lab, self.name, self.site) as port:
+            yield port
+
+    @at_site
+    def desktop(self) -> Desktop:
+        """Where the Remote Desktop of a Windows node is, and who may log in there.
+
+        :raises UsageError: the node runs Linux.
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        :raises OffError: the node does not run.
+        """
+        return operations.reach.desktop(self.lab, self.name, self.site)
+
     def open_viewer(self, screen: Screen) -> str:
         """Open a viewer on what :meth:`screen` returned; without a graphical display, do nothing.
 
         :returns: what to install, for display, if there is a display and no viewer; otherwise empty.
         """
         return operations.viewer.open_viewer(screen)
+
+    @at_site
+    def open_desktop(self, desktop: Desktop) -> str:
+        """Open a client on what :meth:`desktop` returned; without a graphical display, do nothing. It asks for the
+        password.
+
+        :returns: what to install, for display, if there is a display and no client; otherwise empty.
+        """
+        folder = self.site.folder(self.lab)
+        folder.write(file := folder.path / f"{self.name}.rdp", desktop.file())
+        return operations.viewer.open_desktop(file)
 
     @at_site
     def screenshot(self) -> bytes:

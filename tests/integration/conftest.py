@@ -43,6 +43,7 @@ from winlab.supply.images import cache
 
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
+CHROMIUM = packages.Package("chromium", "chromium", "chromium")
 POOL = Path("/var/lib/winlab/pool")
 # What the lane "labs" needs; why it could not be made
 SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
@@ -120,7 +121,7 @@ def _packages() -> None:
     os.environ.setdefault("WINLAB_SUPPORT_SECONDS", "0")  # many commands fail on purpose
     with PACKAGES_LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP), Quiet())
+        packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP, CHROMIUM), Quiet())
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess  # noqa: TID251 - test hosts in network namespaces
@@ -15,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from browser import browser
 from harness import LAB_A, LAB_B, Golden, Labs, Winlab, added, ask, evidence, is_ready, nodes, text, traces, worked
 
 from winlab.adapters.vm import agent
@@ -294,7 +296,7 @@ def test_screen(labs: Labs, tmp_path: Path) -> None:
     image = path.read_bytes()
     assert image.startswith(b"\x89PNG")
     assert struct.unpack(">II", image[16:24]) >= (640, 400)
-    shown = text(labs.a("vnc", "node-1"))
+    shown = text(labs.a("vnc", "node-1", "--print"))
     address, port = shown.split("vnc://")[1].split()[0].rsplit(":", 1)
     assert address == "127.0.0.1"
     with socket.create_connection((address, int(port)), timeout=10) as screen:
@@ -302,6 +304,24 @@ def test_screen(labs: Labs, tmp_path: Path) -> None:
         screen.sendall(b"RFB 003.008\n")
         count = screen.recv(1)[0]
         assert set(screen.recv(count)) == {2}  # VNC authentication, and nothing weaker
+
+
+def test_screen_and_lab_in_the_browser(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
+    """With a fake lab, test_screens.py also types, and makes a copy by a click."""
+    for words, shown in (
+        (("vnc", "node-1", "--web", "--lab", LAB_A), "document.querySelector('#screen canvas')?.width >= 640"),
+        (("ui",), "document.querySelector('.node img')?.naturalWidth > 300"),
+    ):
+        serving = winlab.start(*words)
+        with serving, browser(tmp_path / words[0]) as page:
+            assert serving.stdout is not None
+            page.open(serving.stdout.readline().split(": ", 1)[1].strip())
+            page.wait(shown)
+            assert page.errors == []
+            serving.send_signal(signal.SIGINT)
+            serving.communicate(timeout=60)
+        assert serving.returncode == 0
+    assert "node-1" in text(labs.a("graph"))
 
 
 def test_serial_log_shows_the_phases(labs: Labs) -> None:

@@ -20,6 +20,7 @@ from winlab.cli import main, watch
 from winlab.errors import UsageError
 from winlab.events import Quiet
 from winlab.operations import export_iso, lock_file, look, render, support_sources
+from winlab.operations.reach import Desktop
 from winlab.supply.artifacts.bundle import file as bundle
 from winlab.supply.images import library
 
@@ -39,8 +40,8 @@ class Output:
     stream: bool
 
 
-def screenshot(path: Path) -> None:
-    done = commands.ran("screenshot", "node-1", str(path))
+def of_node(*words: str) -> None:
+    done = commands.ran(*words)
     if done.exit_code:
         assert done.exit_code == 2
         raise UsageError(done.stderr)
@@ -57,7 +58,8 @@ OUTPUTS = {
     "kubeconfig --merge": Output(lambda path: kubeconfig.merge(path, CONFIG, "lab", use=False), False),
     "lock --file": Output(lock, False),
     "plan --render": Output(lambda path: render.write(NOTHING, path.parent), True),
-    "screenshot file": Output(screenshot, True),
+    "rdp --file": Output(lambda path: of_node("rdp", "node-1", "--file", str(path)), True),
+    "screenshot file": Output(lambda path: of_node("screenshot", "node-1", str(path)), True),
     "snapshot export path": Output(lambda path: Lab("lab").snapshots.export("ready", path), False),
     "support --to": Output(lambda path: Lab("lab").support(path), True),
     "test readiness --junit": Output(lambda path: Report("smoke", "lab", (), 0, 0).write_junit(path), True),
@@ -71,6 +73,7 @@ OUTPUTS = {
 def content(monkeypatch: pytest.MonkeyPatch) -> None:
     """What there is to write."""
     monkeypatch.setattr(Node, "screenshot", lambda _: b"PNG")
+    monkeypatch.setattr(Node, "desktop", lambda _: Desktop("192.0.2.1", 3389, "user", "password"))
     monkeypatch.setattr(support_sources, "shared", lambda site: [])
     monkeypatch.setattr(support_sources, "_northbound", lambda lab, site: {})
     monkeypatch.setattr(look, "machines", lambda lab, site: [])

@@ -6,11 +6,9 @@ key, and forwards neither agent nor X server.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,15 +17,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from winlab import files, run, settings, stopping
+from winlab import files, loopback, run, settings, stopping
 from winlab.errors import HostError, UsageError
 
 LIMIT = 20.0  # seconds for a command on another host
 MOST = 1 << 20  # bytes that it may print
 FORWARDED = 10.0  # seconds until a socket must be forwarded
-LOOPBACK = "127.0.0.1"
-SOCKETS = Path("/proc/net/tcp")  # man proc_net, and Documentation/networking/proc_net_tcp.rst of Linux
-LISTENS = "0A"  # the state there of a socket that listens
 POLL = 0.05  # seconds between two looks for it
 # They win over the user's configuration: no question, no new host key, nothing of the user's for the other host.
 CAUTIOUS = (
@@ -162,22 +157,14 @@ def forwarded_port(there: Remote, port: int) -> Iterator[int]:
     :raises HostError: ssh does not connect, or may not forward.
     """
     here = _free_port()
-    with _forwarding(there, f"{LOOPBACK}:{here}:{LOOPBACK}:{port}", lambda: _listens(here)):
+    with _forwarding(there, f"{loopback.ADDRESS}:{here}:{loopback.ADDRESS}:{port}", lambda: loopback.listens(here)):
         yield here
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
+        probe.bind((loopback.ADDRESS, 0))
         return int(probe.getsockname()[1])
-
-
-def _listens(port: int) -> bool:
-    """Whether this user listens on a port of the loopback: another user of this host may have taken it first."""
-    address = int.from_bytes(socket.inet_aton(LOOPBACK), sys.byteorder)
-    sockets = (line.split() for line in SOCKETS.read_text(encoding="ascii").splitlines()[1:])
-    wanted = [f"{address:08X}:{port:04X}", LISTENS, str(os.geteuid())]
-    return any([words[1], words[3], words[7]] == wanted for words in sockets)
 
 
 @contextmanager

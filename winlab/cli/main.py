@@ -30,6 +30,7 @@ from winlab.cli import (
     power,
     reconcile,
     repair,
+    screens,
     signals,
     snapshot,
     spec,
@@ -69,6 +70,7 @@ lab.register(app)
 node.register(app)
 execute.register(app)
 copy.register(app)
+screens.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

@@ -1,11 +1,9 @@
-"""Commands for one node: ssh, vnc, serial, screenshot, move."""
+"""Commands for one node: ssh, serial, screenshot, move."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +18,6 @@ from winlab.cli.session import Format, LabName, current
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(ssh)
-    app.command()(vnc)
     app.command()(serial)
     app.command()(screenshot)
     app.command()(move)
@@ -31,26 +28,6 @@ def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     from winlab import Lab, run
 
     run.replace(Lab(lab).node(node).ssh())
-
-
-def vnc(
-    node: NodeName,
-    lab: LabName = settings.DEFAULT_LAB,
-    viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
-) -> None:
-    """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C."""
-    from winlab import Lab
-
-    there = Lab(lab).node(node)
-    with there.screen_here() as screen:
-        say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
-        if viewer and (hint := there.open_viewer(screen)):
-            say(hint)
-        if screen.host:
-            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.")
-            sys.stdout.flush()
-            with suppress(KeyboardInterrupt):
-                threading.Event().wait()
 
 
 def serial(

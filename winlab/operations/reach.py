@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from winlab import loopback
 from winlab.adapters.guests.base import Guest, Input, Sink
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.ssh import arguments
@@ -19,9 +20,13 @@ from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.design.render.domain import serial_log as log_volume
+from winlab.design.system import WINDOWS
+from winlab.errors import UsageError
 from winlab.lab_folder import LabFolder
 from winlab.operations import look
 from winlab.site import Site
+
+RDP = 3389  # the port of Remote Desktop
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,28 @@ class Screen:
     port: int
     password: str
     host: str = ""
+
+
+@dataclass(frozen=True)
+class Desktop:
+    """Where a node's Remote Desktop is, and who may log in there. The password is not in :meth:`file`."""
+
+    address: str
+    port: int
+    user: str
+    password: str
+
+    def file(self) -> str:
+        """A ``.rdp`` file, which all clients read.
+
+        Source: "Supported RDP properties", learn.microsoft.com. Windows makes itself the certificate that it shows,
+        so a client can't verify it: 0 is to connect without a warning, 2 with one.
+        """
+        return (
+            f"full address:s:{self.address}:{self.port}\r\nusername:s:{self.user}\r\n"
+            "prompt for credentials:i:1\r\nauthentication level:i:2\r\nredirectclipboard:i:1\r\n"
+            "dynamic resolution:i:1\r\n"
+        )
 
 
 def login(lab: str, node: str, site: Site, via: str | None = None) -> Guest:
@@ -150,7 +177,7 @@ def screen_here(lab: str, node: str, site: Site) -> Iterator[Screen]:
         yield found
         return
     with forwarded_port(there, found.port) as port:
-        yield replace(found, address=LOOPBACK, port=port)
+        yield replace(found, address=loopback.ADDRESS, port=port)
 
 
 def _screen(lab: str, node: str, site: Site) -> tuple[Screen, Remote | None]:
@@ -184,6 +211,40 @@ def serial_log(lab: str, node: str, site: Site) -> bytes:
         pool = hosts.on(look.find_node(lab, node, hosts)).pool
         pool.refresh()
         return pool.download(log_volume(lab, node))
+
+
+@contextmanager
+def serial(lab: str, node: str, site: Site) -> Iterator[consoles.Port]:
+    """A node's serial port, for the length of a with-block.
+
+    :raises NotFoundError: there is no such lab or node.
+    :raises OffError: the node is off.
+    :raises WinlabError: someone else is connected to it.
+    """
+    with site.hypervisors() as hosts:
+        machine = look.find_node(lab, node, hosts)
+        if machine.state in domains.OFF:
+            look.require_running(machine)
+        with consoles.opened(hosts.on(machine).conn, machine) as port:
+            yield port
+
+
+def desktop(lab: str, node: str, site: Site) -> Desktop:
+    """Where a Windows node's Remote Desktop is, and who may log in.
+
+    :raises UsageError: the node runs Linux.
+    :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+    :raises OffError: the node does not run.
+    """
+    machine = _machine(lab, node, site)
+    if machine.tag.system is not WINDOWS:
+        raise UsageError(
+            f"'{node}' runs {machine.tag.os}, which has no Remote Desktop.",
+            cure=f"'winlab vnc {node}' shows its screen, 'winlab ssh {node}' opens a shell.",
+        )
+    look.require_running(machine)
+    password = site.folder(lab).credentials().administrator_password
+    return Desktop(machine.tag.floating, RDP, machine.tag.user, password)
 
 
 def console(lab: str, node: str, site: Site) -> None:

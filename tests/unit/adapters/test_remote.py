@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess  # noqa: TID251 - runs the program that libvirt is given
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from winlab import run
+from winlab import loopback, run
 from winlab.adapters import registered, remote
 from winlab.adapters.registered import Registered
 from winlab.adapters.remote import Remote
@@ -138,38 +137,9 @@ def test_a_forwarded_socket_is_in_a_private_folder(monkeypatch: pytest.MonkeyPat
     assert not socket.parent.exists()
 
 
-def listener(port: int, uid: int, *, address: str = "0100007F", state: str = "0A") -> str:
-    """A line of Linux' list of TCP sockets."""
-    return f"   0: {address}:{port:04X} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 {uid:5} 0 1137 1\n"
-
-
-@pytest.fixture
-def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Linux' list of TCP sockets. The next free port is 5901."""
-    monkeypatch.setattr(remote, "SOCKETS", tmp_path / "tcp")
+def test_a_port_is_forwarded_while_ssh_runs_and_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "_free_port", lambda: 5901)
-    remote.SOCKETS.write_text(f"  sl  local_address rem_address   st\n{listener(22, 0)}")
-    return remote.SOCKETS
-
-
-@pytest.mark.parametrize(
-    ("line", "ours"),
-    [
-        (listener(5901, os.geteuid()), True),
-        (listener(5901, os.geteuid() + 1), False),
-        (listener(5902, os.geteuid()), False),
-        (listener(5901, os.geteuid(), address="00000000"), False),
-        (listener(5901, os.geteuid(), state="01"), False),
-        ("", False),
-    ],
-)
-def test_another_user_who_listens_on_a_port_is_noticed(sockets: Path, line: str, ours: bool) -> None:
-    sockets.write_text(sockets.read_text() + line)
-    assert remote._listens(5901) is ours
-
-
-def test_a_port_is_forwarded_while_ssh_runs_and_listens(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sockets.write_text(sockets.read_text() + listener(5901, os.geteuid()))
+    monkeypatch.setattr(loopback, "listens", lambda port: port == 5901)
     beside, started = ssh_that(None)
     monkeypatch.setattr(run, "beside", beside)
     with remote.forwarded_port(Remote("host1"), 5900) as port:

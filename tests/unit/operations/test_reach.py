@@ -13,7 +13,7 @@ from sites import FakeSite
 
 from winlab.adapters.remote import Remote
 from winlab.adapters.vm import domains
-from winlab.errors import UnreachableError
+from winlab.errors import OffError, UnreachableError, UsageError
 from winlab.operations import look, reach
 
 
@@ -97,3 +97,24 @@ def test_the_screen_of_a_node_on_another_host_comes_by_ssh(monkeypatch: pytest.M
         assert screen == reach.Screen("127.0.0.1", 40000, "secret", "ann@host2")
     assert reach.screen("lab", "node-1", site).host == "ann@host2"
     assert forwarded == [(Remote("host2", "ann"), 5901)]
+
+
+def test_the_desktop_of_a_windows_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "find_node", lambda *_: lab_fakes.machine("node-1"))
+    credentials = SimpleNamespace(administrator_password="secret")
+    monkeypatch.setattr("winlab.lab_folder.LabFolder.credentials", lambda _: credentials)
+    desktop = reach.desktop("lab", "node-1", FakeSite())
+    assert desktop == reach.Desktop("1.2.3.4", 3389, "u", "secret")
+    assert "full address:s:1.2.3.4:3389\r\n" in desktop.file()
+    assert "secret" not in desktop.file()
+
+
+def test_a_linux_node_has_no_desktop_and_one_that_is_off_none_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "find_node", lambda *_: lab_fakes.machine("linux-1", "linux"))
+    with pytest.raises(UsageError, match="no Remote Desktop"):
+        reach.desktop("lab", "linux-1", FakeSite())
+    monkeypatch.setattr(look, "find_node", lambda *_: lab_fakes.machine("node-1", state="off"))
+    with pytest.raises(OffError):
+        reach.desktop("lab", "node-1", FakeSite())
+    with pytest.raises(OffError), reach.serial("lab", "node-1", FakeSite()):
+        pass
