@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
+import os
+import subprocess  # noqa: TID251 - runs winlab as users do
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import flagged
 import pytest
@@ -17,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from flagged import Flagged
 
-from winlab.adapters.kube import authority, identity, signing
+from winlab.adapters.kube import authority, identity, probe, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.signing import Requested
 from winlab.errors import ClusterError, WinlabError
@@ -152,6 +156,30 @@ def test_kube_proxy_reads_services_and_no_secrets(cluster: Flagged, admin: Kubec
     if cluster.flags.authorization != "AlwaysAllow":
         with pytest.raises(ClusterError):
             proxy.get("secrets", "--all-namespaces")
+
+
+def test_the_probe_sees_what_the_flags_say(cluster: Flagged, admin: Kubectl, node: Kubectl) -> None:
+    seen = probe.look(admin)
+    assert seen.lacking == ()
+    assert seen.rbac == (cluster.flags.authorization != "AlwaysAllow")
+    assert [one.name for one in seen.nodes] == [NODE]
+    as_node = probe.look(node) if not seen.rbac else None  # a node may not even list DaemonSets where roles exist
+    assert as_node is None or as_node.lacking == ()
+
+
+def test_the_command_says_what_the_cluster_needs(cluster: Flagged, node: Kubectl, tmp_path: Path) -> None:
+    there = os.environ | {"HOME": str(tmp_path), "PATH": f"{cluster.kubectl_program.parent}:{os.environ['PATH']}"}
+    words = ["join", "--check", "--kubeconfig", str(cluster.admin), "--rehearse", "--output", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "winlab", *words], capture_output=True, text=True, check=False, env=there, timeout=300
+    )
+    assert done.returncode == 2, done.stderr  # it is at 127.0.0.1 alone, which nodes can't use
+    found = json.loads(done.stdout)
+    rows = {row["about"]: row for row in found["rows"]}
+    assert rows["workers reach the API"]["level"] == "refused"
+    assert rows["credentials"]["level"] == "ok"
+    assert rows["roles (RBAC)"]["level"] == ("warning" if cluster.flags.authorization == "AlwaysAllow" else "ok")
+    assert [row["about"] for row in found["rows"] if row["level"] == "refused"] == ["workers reach the API"]
 
 
 def test_nothing_is_left_but_the_node(admin: Kubectl, node: Kubectl) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import shutil
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -194,10 +195,20 @@ def look_at(
 ) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
-    kubectl is the lab's own if it has one, otherwise the user's, otherwise the one from the lab's source.
-
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
-    :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
+    :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and :func:`asking`.
+    """
+    with asking(lab_folder, admin, spec, origin, progress) as kubectl:
+        return existing.read(kubectl, server)
+
+
+@contextmanager
+def asking(lab_folder: LabFolder, admin: str, spec: Spec, origin: Origin, progress: Progress) -> Iterator[Kubectl]:
+    """kubectl with the kubeconfig *admin*, for the length of a with-block.
+
+    It is the lab's own if it has one, otherwise the user's, otherwise the one from the lab's source.
+
+    :raises WinlabError: as the source.
     """
     program = _kubectl(lab_folder)
     if program is None:
@@ -207,7 +218,7 @@ def look_at(
     with lab_folder.staging() as folder:
         path = folder / "kubeconfig"
         files.write_atomic(path, admin, mode=0o600)
-        return existing.read(Kubectl(program, path), server)
+        yield Kubectl(program, path)
 
 
 def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
