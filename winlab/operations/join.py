@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from winlab import account, documents, files
-from winlab.adapters.kube import existing, kubeconfig
+from winlab.adapters.kube import existing, identity, kubeconfig, runtime_classes
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog import versions
@@ -280,16 +280,18 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
-    """Remove the lab's nodes from the external cluster that it joined, if it joined one.
+    """Remove the lab's nodes from the external cluster that it joined, if it joined one, and what was made for them.
 
-    A node is the lab's if it has the label and the address of one of the lab's machines.
+    A node is the lab's if it has the label and the address of one of the lab's machines. With the cluster's last
+    Windows node go winlab's RuntimeClasses.
 
     :returns: the names of those removed, and a sentence about the others, empty if there are none.
     """
     if not tags or any(tag.role == "controller" for tag in tags) or not folder.has(folder.kubeconfig):
         return [], ""
     tags = [tag for tag in tags if tag.is_member]
-    command = f"kubectl delete node {', '.join(tag.node for tag in tags)}"
+    names = [tag.node for tag in tags]
+    command = f"kubectl delete node {' '.join(names)}; {identity.removal(names)}"
     program = _kubectl(folder)
     if program is None:  # the cache may have been cleared
         return [], f"There is no kubectl here any more. In the cluster that the lab joined, run: {command}"
@@ -301,15 +303,20 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     for tag in tags:
         try:
             row = kubectl.find("node", tag.node)
-            if row is None:
-                continue
-            if not _is_ours(row, tag):
+            if row is not None and not _is_ours(row, tag):
                 left.append(f"'{tag.node}' is not this lab's")
                 continue
-            kubectl.run("delete", "node", tag.node, "--ignore-not-found")
-            removed.append(tag.node)
+            if row is not None:
+                kubectl.run("delete", "node", tag.node, "--ignore-not-found")
+                removed.append(tag.node)
+            identity.remove(kubectl, tag.node)
         except WinlabError as error:
             left.append(f"'{tag.node}': {error.why or error.what}")
+    if removed and not left:
+        try:
+            runtime_classes.remove_unused(kubectl)
+        except WinlabError as error:
+            return removed, f"The RuntimeClasses stay in the cluster: {error.why or error.what}"
     return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
 
 

@@ -94,9 +94,9 @@ def _kind_of(context: str) -> str:
     for kind in known.every():
         if kind.contexts and re.fullmatch(kind.contexts, context):
             return kind.name
-        if kind.profile_file and PROFILE.fullmatch(context):
-            if account.expanded(kind.profile_file.format(context)).is_file():
-                return kind.name
+        at = account.expanded(kind.profile_file.format(context)) if PROFILE.fullmatch(context) else Path()
+        if kind.profile_file and at.is_file():
+            return kind.name
     return ""
 
 

@@ -21,6 +21,7 @@ import yaml
 from winlab import documents
 from winlab.adapters.kube.kubectl import UNDERSTAND, Kubectl, understood
 from winlab.design import cni
+from winlab.design.clusters import networks
 from winlab.design.cni.model import AllObjects, Answer, ConfigMapEntry, Question, Unreadable
 from winlab.design.distribution import known
 from winlab.design.distribution.model import Distribution
@@ -38,7 +39,8 @@ def read(kubectl: Kubectl, server: str = "", distribution: Distribution = known.
     :param distribution: what the cluster is expected to be made with.
     :raises NotFoundError: it was not.
     :raises ClusterError: it does not answer, or these credentials may not make tokens.
-    :raises UsageError: *server* is not the URL of an API server, or the cluster has no IPv4 network.
+    :raises UsageError: *server* is not the URL of an API server, the cluster has no IPv4 network, or a worker would
+        break its network.
     """
     number = VERSION.match(version(kubectl))
     assert number is not None
@@ -54,7 +56,12 @@ def _read(kubectl: Kubectl, server: str, version: str, distribution: Distributio
     networking = _document(kubectl, distribution.published.cluster, distribution).get("networking") or {}
     kubelet = _document(kubectl, distribution.published.kubelet, distribution)
     services = _ipv4(networking.get("serviceSubnet"), "service", distribution)
-    profile, note = network(kubectl, kubectl.get("daemonsets", "--all-namespaces")["items"])
+    rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
+    if networks.is_harmful(str(row["metadata"]["name"]) for row in rows):
+        raise UsageError(
+            "A worker would break the cluster's own network.", why=networks.KINDNET.says, cure=networks.KINDNET.cure
+        )
+    profile, note = network(kubectl, rows)
     return ForeignCluster(
         server=_url(server) if server else advertised,
         advertised=advertised,

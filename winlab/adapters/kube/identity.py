@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,12 @@ def remove(kubectl: Kubectl, node: str) -> None:
     kubectl.run("delete", "clusterrolebindings", mine, *words)
     kubectl.run("delete", "serviceaccounts", f"--namespace={SYSTEM}", mine, *words)
     kubectl.run("delete", "certificatesigningrequests", mine, *words)
+
+
+def removal(nodes: Iterable[str]) -> str:
+    """The command that removes the same for several nodes."""
+    kinds = "clusterrolebindings,serviceaccounts,certificatesigningrequests"
+    return f"kubectl delete {kinds} --all-namespaces --selector='{OURS} in ({', '.join(nodes)})'"
 
 
 def kubelet_kubeconfig(server_ca: str, endpoint: str, node: str, certificate: str, key: str) -> str:

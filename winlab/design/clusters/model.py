@@ -129,6 +129,7 @@ class Kind:
 
     name: str
     facts: Facts
+    joins: bool = False  # this version of winlab can join its clusters, not only check them
     contexts: str = ""  # a regular expression for the whole name of its contexts in a kubeconfig
     profile_file: str = ""  # exists if a context is its; {} stands for the context's name
     admin_files: Sequence[AdminFile] = ()

@@ -7,6 +7,7 @@ projectcalico/calico 87c1590.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from winlab.design.clusters.model import Finding, Kind, Seen
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
@@ -26,17 +27,20 @@ LINUX_ONLY = {
 }
 
 
+KINDNET = Finding(
+    ABOUT,
+    "refused",
+    "kindnet sets a route to each node's pods via the node's address. For an address that is not on its own link this "
+    "fails; after five tries kindnet ends, on every node, again and again.",
+    "Make the cluster without kindnet, and apply Calico with VXLAN: kind: 'networking: {disableDefaultCNI: true}'; "
+    "minikube: --cni=calico.",
+)
+
+
 def finding(seen: Seen, kind: Kind) -> Finding:
     """The verdict on the pod network."""
-    if any(name.startswith("kindnet") for name in seen.daemon_sets):
-        return Finding(
-            ABOUT,
-            "refused",
-            "kindnet sets a route to each node's pods via the node's address. For an address that is not on its own "
-            "link this fails; after five tries kindnet ends, on every node, again and again.",
-            "Make the cluster without kindnet, and apply Calico with VXLAN: kind: 'networking: {disableDefaultCNI: "
-            "true}'; minikube: --cni=calico.",
-        )
+    if is_harmful(seen.daemon_sets):
+        return KINDNET
     if seen.profile is not None:
         return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
     if backends := {
@@ -50,6 +54,11 @@ def finding(seen: Seen, kind: Kind) -> Finding:
             return Finding(ABOUT, "change", f"{network} has no half for Windows.", REPLACE)
     says = seen.network or "no DaemonSet of a network is known"
     return Finding(ABOUT, "change", f"winlab can't tell how pods are connected: {says}.", REPLACE)
+
+
+def is_harmful(daemon_sets: Iterable[str]) -> bool:
+    """Whether a worker would break the network of the cluster's own nodes."""
+    return any(name.startswith("kindnet") for name in daemon_sets)
 
 
 def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:

@@ -21,7 +21,7 @@ def findings(seen: Seen, lab_cidr: str, router: str, reach: Sequence[Reach]) -> 
     """
     kind = known.of(seen)
     rows = [
-        Finding("distribution", "ok", f"{kind.name}, {seen.version}, {len(seen.nodes)} nodes."),
+        _distribution(seen, kind),
         _version(seen),
         _credentials(seen),
         _roles(seen, kind),
@@ -41,6 +41,14 @@ def findings(seen: Seen, lab_cidr: str, router: str, reach: Sequence[Reach]) -> 
 def refusals(rows: Sequence[Finding]) -> list[Finding]:
     """The rows because of which no worker can join."""
     return [row for row in rows if row.level == "refused"]
+
+
+def _distribution(seen: Seen, kind: Kind) -> Finding:
+    about, what = "distribution", f"{kind.name}, {seen.version}, {len(seen.nodes)} nodes."
+    if kind.joins:
+        return Finding(about, "ok", what)
+    says = f"{what} This version of winlab checks such clusters; it joins only those that kubeadm made."
+    return Finding(about, "refused", says, "The other rows say what its workers will need.")
 
 
 def _version(seen: Seen) -> Finding:

@@ -80,6 +80,8 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
     ("seen", "about", "level", "says"),
     [
         (SEEN["kubeadm"], "distribution", "ok", "kubeadm"),
+        (SEEN["kind"], "distribution", "ok", "kind"),
+        (SEEN["k3s"], "distribution", "refused", "joins only those"),
         (replace(SEEN["kubeadm"], **FIT), "pod network", "ok", "calico-vxlan"),
         (SEEN["kubeadm"], "pod network", "change", "can't tell"),
         (replace(SEEN["kubeadm"], daemon_sets={"cilium": "kube-system"}), "pod network", "change", "Cilium"),
