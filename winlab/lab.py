@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
+    from winlab.operations.clusters import Nearby, Verdict
     from winlab.operations.copy import Copied
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
@@ -366,6 +367,33 @@ class Lab:
             spec, self.name, self.site, listener, kubeconfig,
             context=context, server=server, prefix=prefix, origin=origin,
         )  # fmt: skip
+
+    @staticmethod
+    def nearby_clusters() -> list[Nearby]:
+        """The external clusters that this host shows: kubeconfigs, containers, files of distributions. Reads only."""
+        return operations.clusters.nearby()
+
+    @at_site
+    def check_join(
+        self,
+        spec: Spec,
+        kubeconfig: Path,
+        *,
+        context: str = "",
+        server: str = "",
+        origin: Origin | None = None,
+        listener: Listener = ignore,
+        stop: Stop = None,
+    ) -> Verdict:
+        """What an external cluster is, and what workers will have and lack there. Nothing is touched.
+
+        Options as those of :meth:`plan_join`.
+
+        :raises WinlabError: the cluster can't be inspected.
+        """
+        return operations.clusters.check(
+            spec, self.name, self.site, listener, kubeconfig, context=context, server=server, origin=origin
+        )
 
     @at_site
     def join(

@@ -12,7 +12,10 @@ from winlab.design.distribution.known import DISTRIBUTIONS
 ROOT = Path(winlab.__file__).parent
 KINDS = ("*.py", "*.j2", "*.yaml")
 # Data of all distributions; what logs of nodes say; where a distribution is found by its name
-OTHERS = ("design/catalog/", "design/cause/", "design/distribution/known.py", "steps/distribution/known.py")
+OTHERS = (
+    *("design/catalog/", "design/cause/", "design/distribution/known.py", "steps/distribution/known.py"),
+    *("design/clusters/", "adapters/kube/probe.py"),  # what external clusters are made with
+)
 
 
 def naming(name: str, root: Path) -> list[str]:

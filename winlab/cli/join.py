@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
 from winlab.cli.session import Format, LabName, current
 from winlab.design.catalog import distributions
+from winlab.errors import ExitCode
 
+if TYPE_CHECKING:
+    from winlab import Nearby, Verdict
+
+MARKS = {"ok": "✓", "warning": "!", "change": "→", "refused": "✗"}
+Check = Annotated[
+    bool,
+    typer.Option("--check", help="Only show what the cluster needs, as a table. Exit code 2: no worker can join."),
+]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 HELP = f"Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made."
 
@@ -25,8 +34,13 @@ class ClusterFlags:
     """The external cluster, and the workers for it."""
 
     kubeconfig: Annotated[
-        Path, typer.Option("--kubeconfig", help="A cluster administrator's kubeconfig.", metavar="FILE")
-    ]
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            help="A cluster administrator's kubeconfig. Without it, only show which clusters this host knows.",
+            metavar="FILE",
+        ),
+    ] = None
     context: Annotated[str, typer.Option("--context", help="The context to use; default: the current one.")] = ""
     server: Annotated[
         str,
@@ -50,12 +64,16 @@ def join(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
+    check: Check = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join an external cluster."""
     from winlab import Lab
     from winlab.cli.progress import clock
 
+    if cluster.kubeconfig is None:
+        _show_nearby(Lab.nearby_clusters(), output)
+        return
     own, origin, begun = Lab(lab, anyone=anyone), sources.origin, time.monotonic()
     spec = own.join_spec(
         cluster.workers,
@@ -65,6 +83,13 @@ def join(
         rehearse=changes.rehearse,
         allow=changes.allow_path or (),
     )
+    if check:
+        with current().shown(Output.TABLE) as tell:  # on the standard error
+            verdict = own.check_join(
+                spec, cluster.kubeconfig, context=cluster.context, server=cluster.server, origin=origin, listener=tell
+            )
+        _show(verdict, output)
+        raise typer.Exit(ExitCode.USAGE if verdict.refused else ExitCode.OK)
     with current().shown(output) as tell:
         joining = own.plan_join(
             spec, cluster.kubeconfig, context=cluster.context,
@@ -78,3 +103,29 @@ def join(
         say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
         if until is Until.CLUSTER:
             say(own.kubectl("get", "nodes", "--output=wide"), end="")
+
+
+def _show(verdict: Verdict, output: Output) -> None:
+    if output is Output.JSON:
+        current().result = verdict.record()
+        return
+    rows = [[MARKS[row.level], row.about, row.says, row.cure] for row in verdict.rows]
+    print_table(["", "ABOUT", "STATE", "WHAT YOU DO"], rows)
+    if verdict.refused:
+        say("Workers can't join this cluster as it is: see the rows with ✗.")
+    else:
+        say("Workers can join this cluster. Rows with → name what does not work before you change your cluster.")
+
+
+def _show_nearby(found: list[Nearby], output: Output) -> None:
+    if output is Output.JSON:
+        current().result = [asdict(one) for one in found]
+        return
+    if not found:
+        say("This host shows no cluster: give a kubeconfig with --kubeconfig.")
+        return
+    rows = [[one.name, one.distribution or "?", one.where, one.use, one.note] for one in found]
+    print_table(["CLUSTER", "DISTRIBUTION", "WHERE", "HOW TO USE IT", "NOTE"], rows)
+    for kind, needs in sorted({one.distribution: one.needs for one in found if one.needs}.items()):
+        say(f"{kind} needs: {needs}.")
+    say("Check one with: winlab join --check --kubeconfig FILE [--context NAME]")

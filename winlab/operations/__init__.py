@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from winlab.operations import apply as apply
     from winlab.operations import autostart as autostart
     from winlab.operations import bundle as bundle
+    from winlab.operations import clusters as clusters
     from winlab.operations import consent as consent
     from winlab.operations import copy as copy
     from winlab.operations import create as create

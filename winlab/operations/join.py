@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import shutil
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import yaml
 
 from winlab import account, documents, files
-from winlab.adapters.kube import existing, kubeconfig
+from winlab.adapters.kube import existing, identity, kubeconfig, runtime_classes
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog import versions
@@ -194,10 +195,20 @@ def look_at(
 ) -> ForeignCluster:
     """Read the facts of the cluster with the kubeconfig *admin*. Nothing is touched.
 
-    kubectl is the lab's own if it has one, otherwise the user's, otherwise the one from the lab's source.
-
     :param server: as :func:`winlab.adapters.kube.existing.read` takes it.
-    :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and the source.
+    :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and :func:`asking`.
+    """
+    with asking(lab_folder, admin, spec, origin, progress) as kubectl:
+        return existing.read(kubectl, server)
+
+
+@contextmanager
+def asking(lab_folder: LabFolder, admin: str, spec: Spec, origin: Origin, progress: Progress) -> Iterator[Kubectl]:
+    """kubectl with the kubeconfig *admin*, for the length of a with-block.
+
+    It is the lab's own if it has one, otherwise the user's, otherwise the one from the lab's source.
+
+    :raises WinlabError: as the source.
     """
     program = _kubectl(lab_folder)
     if program is None:
@@ -207,7 +218,7 @@ def look_at(
     with lab_folder.staging() as folder:
         path = folder / "kubeconfig"
         files.write_atomic(path, admin, mode=0o600)
-        return existing.read(Kubectl(program, path), server)
+        yield Kubectl(program, path)
 
 
 def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
@@ -269,16 +280,18 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
-    """Remove the lab's nodes from the external cluster that it joined, if it joined one.
+    """Remove the lab's nodes from the external cluster that it joined, if it joined one, and what was made for them.
 
-    A node is the lab's if it has the label and the address of one of the lab's machines.
+    A node is the lab's if it has the label and the address of one of the lab's machines. With the cluster's last
+    Windows node go winlab's RuntimeClasses.
 
     :returns: the names of those removed, and a sentence about the others, empty if there are none.
     """
     if not tags or any(tag.role == "controller" for tag in tags) or not folder.has(folder.kubeconfig):
         return [], ""
     tags = [tag for tag in tags if tag.is_member]
-    command = f"kubectl delete node {', '.join(tag.node for tag in tags)}"
+    names = [tag.node for tag in tags]
+    command = f"kubectl delete node {' '.join(names)}; {identity.removal(names)}"
     program = _kubectl(folder)
     if program is None:  # the cache may have been cleared
         return [], f"There is no kubectl here any more. In the cluster that the lab joined, run: {command}"
@@ -290,15 +303,20 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     for tag in tags:
         try:
             row = kubectl.find("node", tag.node)
-            if row is None:
-                continue
-            if not _is_ours(row, tag):
+            if row is not None and not _is_ours(row, tag):
                 left.append(f"'{tag.node}' is not this lab's")
                 continue
-            kubectl.run("delete", "node", tag.node, "--ignore-not-found")
-            removed.append(tag.node)
+            if row is not None:
+                kubectl.run("delete", "node", tag.node, "--ignore-not-found")
+                removed.append(tag.node)
+            identity.remove(kubectl, tag.node)
         except WinlabError as error:
             left.append(f"'{tag.node}': {error.why or error.what}")
+    if removed and not left:
+        try:
+            runtime_classes.remove_unused(kubectl)
+        except WinlabError as error:
+            return removed, f"The RuntimeClasses stay in the cluster: {error.why or error.what}"
     return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
 
 

@@ -13,7 +13,7 @@ from winlab.adapters.guests.base import Guest, Input, Sink
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.ssh import arguments
 from winlab.adapters.guests.systems import command_line, ways
-from winlab.adapters.remote import LOOPBACK, Remote, forwarded_port
+from winlab.adapters.remote import Remote, forwarded_port
 from winlab.adapters.vm import console as consoles
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.domains import Machine
@@ -236,15 +236,15 @@ def desktop(lab: str, node: str, site: Site) -> Desktop:
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises OffError: the node does not run.
     """
-    machine = _machine(lab, node, site)
-    if machine.tag.system is not WINDOWS:
+    target = machine(lab, node, site)
+    if target.tag.system is not WINDOWS:
         raise UsageError(
-            f"'{node}' runs {machine.tag.os}, which has no Remote Desktop.",
+            f"'{node}' runs {target.tag.os}, which has no Remote Desktop.",
             cure=f"'winlab vnc {node}' shows its screen, 'winlab ssh {node}' opens a shell.",
         )
-    look.require_running(machine)
+    look.require_running(target)
     password = site.folder(lab).credentials().administrator_password
-    return Desktop(machine.tag.floating, RDP, machine.tag.user, password)
+    return Desktop(target.tag.floating, RDP, target.tag.user, password)
 
 
 def console(lab: str, node: str, site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,14 @@ import plans
 import pytest
 import yaml
 
+from winlab.adapters.kube import discovery
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.clusters.model import Finding
 from winlab.design.plan.existing import ForeignCluster
 from winlab.engine.run import Sources
 from winlab.host import facts
+from winlab.operations import clusters, look, making
 from winlab.operations import join as joining
-from winlab.operations import look, making
 from winlab.operations.making import Making
 from winlab.steps.payload import Origin
 
@@ -124,6 +127,47 @@ def test_objections_of_the_cluster(
     assert made.plan is None
 
 
-def test_a_kubeconfig_is_needed(monkeypatch: pytest.MonkeyPatch, made: Made) -> None:
-    assert join(monkeypatch, "--rehearse") == 2
+# -- which clusters there are, and what one needs
+
+ROWS = (
+    Finding("distribution", "ok", "k3s, v1.36.1+k3s1, 1 nodes."),
+    Finding("logs and exec", "change", "They need a tunnel.", "Disable it."),
+)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_check_shows_the_verdict_and_makes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path, refused: bool
+) -> None:
+    rows = (*ROWS, Finding("pod network", "refused", "kindnet.", "Take another.")) if refused else ROWS
+    monkeypatch.setattr(clusters, "check", lambda *_args, **_more: clusters.Verdict("k3s", "v1.36.1+k3s1", rows))
+    args = ["--check", "--rehearse", "--kubeconfig", str(config)]
+    assert join(monkeypatch, *args) == (2 if refused else 0)
+    printed = capsys.readouterr().out
+    assert "Disable it." in printed
+    assert ("can't join" in printed) == refused
+    assert join(monkeypatch, *args, "--output", "json") == (2 if refused else 0)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["distribution"], found["refused"]) == ("k3s", refused)
+    assert found["rows"][1] == {
+        "about": "logs and exec", "level": "change", "says": "They need a tunnel.", "cure": "Disable it.",
+    }  # fmt: skip
+    assert made.plan is None
+
+
+def test_without_a_kubeconfig_the_clusters_of_this_host_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made
+) -> None:
+    one = discovery.Candidate("kind-mine", "kind", "/home/me/.kube/config", "--context kind-mine")
+    monkeypatch.setattr(discovery, "find", lambda: [one])
+    assert join(monkeypatch) == 0
+    printed = capsys.readouterr().out
+    assert "--context kind-mine" in printed
+    assert "kind needs: a cluster made with disableDefaultCNI" in printed
+    assert join(monkeypatch, "--output", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["distribution"]) == ("kind-mine", "kind")
+    monkeypatch.setattr(discovery, "find", list)
+    assert join(monkeypatch) == 0
+    assert "shows no cluster" in capsys.readouterr().out
     assert made.plan is None

@@ -535,9 +535,31 @@ def leave(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], *changes: st
 
 
 def test_the_lab_s_own_nodes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    removed, left, api = leave(monkeypatch, {"get node node-1": node()})
+    answers = {"get node node-1": node(), "get nodes": {"items": []}, "get runtimeclasses": {"items": []}}
+    removed, left, api = leave(monkeypatch, answers)
     assert (removed, left) == (["node-1"], "")
-    assert api.asked[-1][0] == "delete node node-1 --ignore-not-found"
+    deleted = [line for line, _ in api.asked if line.startswith("delete")]
+    assert deleted[0] == "delete node node-1 --ignore-not-found"
+    assert [line.split()[1] for line in deleted[1:]] == [
+        "clusterrolebindings", "serviceaccounts", "certificatesigningrequests",
+    ]  # fmt: skip
+    assert all("--selector=winlab.internal/node=node-1" in line for line in deleted[1:])
+
+
+@pytest.mark.parametrize(
+    ("managers", "others", "gone"),
+    [(["winlab"], [], True), (["winlab", "kubectl-edit"], [], False), ([], [], False), (["winlab"], [{}], False)],
+)
+def test_with_the_last_windows_node_go_runtime_classes_that_are_winlab_s(
+    monkeypatch: pytest.MonkeyPatch, managers: list[str], others: list[dict[str, Any]], gone: bool
+) -> None:
+    fields = [{"manager": name} for name in managers]
+    row = {"metadata": {"name": "windows-2022", "managedFields": fields}, "handler": "runhcs-wcow-process"}
+    left_there = {"items": [{"metadata": {"name": "theirs"}} for _ in others]}
+    answers = {"get node node-1": node(), "get nodes": left_there, "get runtimeclasses": {"items": [row]}}
+    removed, left, api = leave(monkeypatch, answers)
+    assert (removed, left) == (["node-1"], "")
+    assert ("delete runtimeclass windows-2022 --ignore-not-found" in [line for line, _ in api.asked]) == gone
 
 
 @pytest.mark.parametrize(
@@ -563,6 +585,7 @@ def test_an_unreachable_cluster_does_not_keep_the_lab(monkeypatch: pytest.Monkey
     removed, left, _ = leave(monkeypatch, {"down": True})
     assert removed == []
     assert "kubectl delete node node-1" in left
+    assert "--selector='winlab.internal/node in (node-1)'" in left
     removed, left, _ = leave(monkeypatch, {"get node node-1": ClusterError("no", why="forbidden")})
     assert (removed, left) == ([], "Nodes that stay in the cluster: 'node-1': forbidden.")
 
@@ -613,7 +636,7 @@ def test_without_the_lab_s_kubectl_the_user_s_is_used(monkeypatch: pytest.Monkey
 
     def kubectl(program: Path, _kubeconfig: Path) -> Api:
         seen.append(program)
-        api = Api({"get node node-1": node()})
+        api = Api({"get node node-1": node(), "get nodes": {"items": [{"metadata": {"name": "theirs"}}]}})
         monkeypatch.setattr(api, "answers", lambda: True, raising=False)
         return api
 

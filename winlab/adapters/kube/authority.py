@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from winlab import documents
 from winlab.errors import UsageError
 
+SERVER_NAME = "kubernetes.default.svc"  # in the certificate of every API server that pods use
+
 
 def authority(path: Path) -> str:
     """The certificates, as PEM, that identify the first cluster in a kubeconfig.
@@ -46,13 +48,26 @@ def with_token(authority: str, endpoint: str, user: str, token: str) -> str:
     :param authority: the cluster's certificates, as PEM.
     :param endpoint: host:port.
     """
+    return kubeconfig(authority, endpoint, user, {"token": token})
+
+
+def kubeconfig(authority: str, endpoint: str, user: str, credentials: dict[str, str], server_name: str = "") -> str:
+    """A kubeconfig of one user.
+
+    :param authority: the cluster's certificates, as PEM.
+    :param endpoint: host:port.
+    :param credentials: the user's fields.
+    :param server_name: the name that the server's certificate must have; empty: the endpoint's host.
+    """
     encoded = base64.b64encode(authority.encode()).decode()
     cluster = {"server": f"https://{endpoint}", "certificate-authority-data": encoded}
+    if server_name:
+        cluster["tls-server-name"] = server_name
     made = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "default", "cluster": cluster}],
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": user, "user": credentials}],
         "contexts": [{"name": "default", "context": {"cluster": "default", "user": user}}],
         "current-context": "default",
     }

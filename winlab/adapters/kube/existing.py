@@ -21,6 +21,7 @@ import yaml
 from winlab import documents
 from winlab.adapters.kube.kubectl import UNDERSTAND, Kubectl, understood
 from winlab.design import cni
+from winlab.design.clusters import networks
 from winlab.design.cni.model import AllObjects, Answer, ConfigMapEntry, Question, Unreadable
 from winlab.design.distribution import known
 from winlab.design.distribution.model import Distribution
@@ -38,14 +39,16 @@ def read(kubectl: Kubectl, server: str = "", distribution: Distribution = known.
     :param distribution: what the cluster is expected to be made with.
     :raises NotFoundError: it was not.
     :raises ClusterError: it does not answer, or these credentials may not make tokens.
-    :raises UsageError: *server* is not the URL of an API server, or the cluster has no IPv4 network.
+    :raises UsageError: *server* is not the URL of an API server, the cluster has no IPv4 network, or a worker would
+        break its network.
     """
-    version = _version(kubectl)
+    number = VERSION.match(version(kubectl))
+    assert number is not None
     _require_rights(kubectl)
     with understood(
         "The configuration of the cluster", f"Is this a cluster that {distribution.name} made? {UNDERSTAND}"
     ):
-        return _read(kubectl, server, version, distribution)
+        return _read(kubectl, server, number[0], distribution)
 
 
 def _read(kubectl: Kubectl, server: str, version: str, distribution: Distribution) -> ForeignCluster:
@@ -53,7 +56,12 @@ def _read(kubectl: Kubectl, server: str, version: str, distribution: Distributio
     networking = _document(kubectl, distribution.published.cluster, distribution).get("networking") or {}
     kubelet = _document(kubectl, distribution.published.kubelet, distribution)
     services = _ipv4(networking.get("serviceSubnet"), "service", distribution)
-    profile, note = _cni(kubectl)
+    rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
+    if networks.is_harmful(str(row["metadata"]["name"]) for row in rows):
+        raise UsageError(
+            "A worker would break the cluster's own network.", why=networks.KINDNET.says, cure=networks.KINDNET.cure
+        )
+    profile, note = network(kubectl, rows)
     return ForeignCluster(
         server=_url(server) if server else advertised,
         advertised=advertised,
@@ -164,8 +172,11 @@ def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kube
         )
 
 
-def _version(kubectl: Kubectl) -> str:
-    """The API server's version, without suffixes of distributions (``v1.33.1+k3s1``)."""
+def version(kubectl: Kubectl) -> str:
+    """The API server's version, with the suffix of its distribution: ``v1.36.1+k3s1``.
+
+    :raises ClusterError: it does not answer, or reports none.
+    """
     try:
         answer = kubectl.run("version", "--output=json")
     except ClusterError as error:
@@ -178,12 +189,11 @@ def _version(kubectl: Kubectl) -> str:
         full = str(documents.from_json(answer)["serverVersion"]["gitVersion"])
     except (ValueError, KeyError, TypeError) as error:
         raise ClusterError("The API server does not report its version.", why=repr(error)) from error
-    match = VERSION.match(full)
-    if match is None:
+    if VERSION.match(full) is None:
         raise ClusterError(
             "The API server reports a version that winlab can't parse.", why=f"It is '{full[:100]}', not like v1.36.3."
         )
-    return match[0]
+    return full[:100]
 
 
 def _require_rights(kubectl: Kubectl) -> None:
@@ -202,26 +212,29 @@ def _document(kubectl: Kubectl, place: ConfigMapEntry, distribution: Distributio
 
     :raises NotFoundError: there is none.
     """
-    document = _in_config_map(kubectl, place)
-    if document is None:
+    found = document(kubectl, place)
+    if found is None:
         raise NotFoundError(
             f"The cluster has no '{place.name}' in {place.namespace}: it was not made by {distribution.name}.",
             why=f"A Windows worker joins with '{distribution.name} join', which reads it.",
             cure=f"Give the kubeconfig of a cluster that was made by {distribution.name}.",
         )
-    return document
+    return found
 
 
-def _in_config_map(kubectl: Kubectl, place: ConfigMapEntry) -> dict[str, Any] | None:
-    """A YAML document in a ConfigMap; None if there is none."""
+def document(kubectl: Kubectl, place: ConfigMapEntry) -> dict[str, Any] | None:
+    """A YAML document in a ConfigMap; None if there is none.
+
+    :raises ClusterError: it can't be parsed.
+    """
     words = ("get", "configmap", place.name, f"--namespace={place.namespace}", "--ignore-not-found", "--output=json")
     config_map = kubectl.run(*words).strip()
     try:
-        document = documents.from_yaml(documents.from_json(config_map)["data"][place.key]) if config_map else None
+        found = documents.from_yaml(documents.from_json(config_map)["data"][place.key]) if config_map else None
     except (ValueError, KeyError, TypeError, yaml.YAMLError) as error:
         where = f"'{place.name}' in {place.namespace}"
         raise ClusterError(f"The ConfigMap {where} can't be parsed.", why=repr(error)) from error
-    return document if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else None
 
 
 def _ipv4(subnets: object, what: str, distribution: Distribution) -> str:
@@ -278,9 +291,12 @@ def _url(server: str) -> str:
     return f"https://{parts.netloc}"
 
 
-def _cni(kubectl: Kubectl) -> tuple[str | None, str]:
-    """Which of winlab's profiles matches the cluster's pod network, if any; and what was seen."""
-    rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
+def network(kubectl: Kubectl, rows: Iterable[dict[str, Any]]) -> tuple[str | None, str]:
+    """Which of winlab's profiles matches the cluster's pod network, if any; and what was seen.
+
+    :param rows: the cluster's DaemonSets.
+    :raises ClusterError: it does not answer.
+    """
     daemon_sets = {str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows}
     profiles = cni.profiles().values()
     questions = dict.fromkeys(question for profile in profiles for question in profile.questions(daemon_sets))
@@ -296,7 +312,7 @@ def _answer(kubectl: Kubectl, question: Question) -> Answer:
     try:
         if isinstance(question, AllObjects):
             return list(kubectl.get(question.resource)["items"])
-        document = _in_config_map(kubectl, question)
+        found = document(kubectl, question)
     except ClusterError as error:
         return Unreadable(error.why or error.what)
-    return Unreadable(f"there is no '{question.name}' in {question.namespace}") if document is None else document
+    return Unreadable(f"there is no '{question.name}' in {question.namespace}") if found is None else found

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.kube import authority
+from winlab.adapters.kube import authority, identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.design import cni, contract
@@ -364,11 +364,13 @@ class _Worker:
 
     def _proxy_kubeconfig(self) -> str:
         """A kubeconfig with the token of kube-proxy's service account, and no other right."""
-        folder, endpoint = self.run.folder, self.run.plan.cluster.endpoint
-        token = Kubectl.of(folder).run(
-            "create", "token", "kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}"
-        )
-        return authority.with_token(joining.authority(self.run), endpoint, "kube-proxy", token.strip())
+        kubectl, endpoint = Kubectl.of(self.run.folder), self.run.plan.cluster.endpoint
+        if self.run.plan.joins:  # only some clusters have an account of that name
+            token = identity.proxy_token(kubectl, self.node.name, PROXY_TOKEN_LIFE)
+        else:
+            account = ("kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}")
+            token = kubectl.run("create", "token", *account).strip()
+        return authority.with_token(joining.authority(self.run), endpoint, "kube-proxy", token)
 
     def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""

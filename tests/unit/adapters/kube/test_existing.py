@@ -49,6 +49,11 @@ def api(**changes: Any) -> Api:
     return Api({**answers, **{key.replace("_", " "): value for key, value in changes.items()}})
 
 
+def test_a_worker_that_would_break_the_network_is_refused() -> None:
+    with pytest.raises(UsageError, match="break the cluster's own network"):
+        existing.read(api(get_daemonsets=daemon_sets("kube-proxy", "kindnet")))
+
+
 # -- tokens
 
 

@@ -15,12 +15,10 @@ from contextlib import suppress
 from typing import Any
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.kube import kubeconfig, reduced
+from winlab.adapters.kube import kubeconfig, reduced, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.reduced import Identity
 from winlab.design.plan.model import LinuxNode
@@ -32,12 +30,12 @@ from winlab.errors import ClusterError
 from winlab.events import Progress
 from winlab.lab_folder import LabFolder
 from winlab.steps import controllers
+from winlab.steps.signed import SILENCE, await_certificate
 from winlab.steps.states import ADMINISTRATOR
 
 GROUP = "kubeadm:cluster-admins"  # kubeadm's own, and the name of the binding
 USER = "kubernetes-admin"  # as kubeadm calls it
 OURS = "winlab:"  # begins the names of groups that winlab makes
-SILENCE = 120.0  # seconds on hardware: the controller manager signs within one, but may just be starting
 ANYTHING = ("auth", "can-i", "*", "*", "--all-namespaces")
 REFUSED = ("(Forbidden)", "(Unauthorized)")
 # $0 is the file. It is never readable by others, and always whole
@@ -95,54 +93,17 @@ def groups(identity: Identity) -> frozenset[str]:
 
 
 def _signed(run: Run, kubectl: Kubectl, held: Identity, group: str, progress: Progress) -> Identity:
-    """An administrator's identity in a group, signed by the cluster's CA. Its key never leaves this host unencrypted.
-
-    Source: kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests
-    """
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group), x509.NameAttribute(NameOID.COMMON_NAME, USER)]
-    )
-    csr = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
-    name = f"winlab-administrator-{secrets.token_hex(4)}"
-    request = {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"name": name},
-        "spec": {
-            "request": base64.b64encode(csr.public_bytes(serialization.Encoding.PEM)).decode(),
-            "signerName": "kubernetes.io/kube-apiserver-client",
-            "usages": ["client auth"],
-        },
-    }
-    kubectl.apply([request])
+    """An administrator's identity in a group, signed by the cluster. Its key never leaves this host unencrypted."""
+    signer, usages = "kubernetes.io/kube-apiserver-client", ("client auth",)
+    asked = signing.request(kubectl, "winlab-administrator", USER, group, signer, usages, {})
     try:
-        kubectl.run("certificate", "approve", name)
-        certificate = _await_certificate(run, kubectl, name, progress)
+        signing.approve(kubectl, asked.name)
+        certificate = await_certificate(run, kubectl, asked, "its new administrator", progress)
     finally:
         with suppress(ClusterError):  # it goes by itself after an hour
-            kubectl.delete([request])
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Identity(held.authority, certificate, base64.b64encode(pem).decode())
-
-
-def _await_certificate(run: Run, kubectl: Kubectl, name: str, progress: Progress) -> str:
-    def look() -> Met[str] | Waiting:
-        status = kubectl.get("certificatesigningrequest", name).get("status") or {}
-        if certificate := status.get("certificate"):
-            return Met(str(certificate))
-        conditions = [f"{one.get('type')}: {one.get('message')}" for one in status.get("conditions") or []]
-        return Waiting("waiting for the cluster to sign a certificate", "; ".join(conditions) or "nothing")
-
-    def give_up(seen: Waiting) -> ClusterError:
-        return ClusterError(
-            "The cluster signs no certificate for its new administrator.",
-            why=f"The request '{name}' says: {seen.sign}.",
-            cure="See whether kube-controller-manager runs: 'winlab kubectl -- get pods -n kube-system'. "
-            "Then run the same command again.",
-        )
-
-    return controllers.until(run, look, progress, give_up, stall=run.pace.usual(SILENCE))
+            signing.delete(kubectl, asked.name)
+    encoded = (base64.b64encode(pem.encode()).decode() for pem in (certificate, asked.key_pem))
+    return Identity(held.authority, *encoded)
 
 
 def _await_rights(run: Run, kubectl: Kubectl, progress: Progress) -> None:

@@ -1,0 +1,91 @@
+"""What a cluster's pod network means for Windows workers. Pure.
+
+Sources: flannel cdf7605 pkg/backend/vxlan/vxlan_windows.go and pkg/subnet/kube; kind's kindnetd (main.go, routes.go);
+projectcalico/calico 87c1590.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from winlab.design.clusters.model import Finding, Kind, Seen
+from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
+
+ABOUT = "pod network"
+BACKEND, DATA = "flannel.alpha.coreos.com/backend-type", "flannel.alpha.coreos.com/backend-data"
+REPLACE = "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 and set routes to the workers' pods."
+# By the beginning of a DaemonSet's name: networks that have nothing for Windows
+LINUX_ONLY = {
+    "cilium": "Cilium",
+    "kube-router": "kube-router",
+    "rke2-canal": "Canal",
+    "canal": "Canal",
+    "kube-ovn": "Kube-OVN",
+    "ovn": "OVN",
+    "antrea-agent": "Antrea, of which winlab knows nothing for Windows",
+}
+
+
+KINDNET = Finding(
+    ABOUT,
+    "refused",
+    "kindnet sets a route to each node's pods via the node's address. For an address that is not on its own link this "
+    "fails; after five tries kindnet ends, on every node, again and again.",
+    "Make the cluster without kindnet, and apply Calico with VXLAN: kind: 'networking: {disableDefaultCNI: true}'; "
+    "minikube: --cni=calico.",
+)
+
+
+def finding(seen: Seen, kind: Kind) -> Finding:
+    """The verdict on the pod network."""
+    if is_harmful(seen.daemon_sets):
+        return KINDNET
+    if seen.profile is not None:
+        return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
+    if backends := {
+        (node.annotations[BACKEND], _vni(node.annotations.get(DATA, "")))
+        for node in seen.nodes
+        if BACKEND in node.annotations
+    }:
+        return _flannel(backends, kind)
+    for name in seen.daemon_sets:
+        if network := next((text for start, text in LINUX_ONLY.items() if name.startswith(start)), None):
+            return Finding(ABOUT, "change", f"{network} has no half for Windows.", REPLACE)
+    says = seen.network or "no DaemonSet of a network is known"
+    return Finding(ABOUT, "change", f"winlab can't tell how pods are connected: {says}.", REPLACE)
+
+
+def is_harmful(daemon_sets: Iterable[str]) -> bool:
+    """Whether a worker would break the network of the cluster's own nodes."""
+    return any(name.startswith("kindnet") for name in daemon_sets)
+
+
+def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
+    if {name for name, _ in backends} == {"host-gw"}:
+        return Finding(
+            ABOUT,
+            "change",
+            "flannel with host-gw needs all nodes in one network, and the lab's router is in between.",
+            "Add --set network.cni=l3, and set routes to the workers' pods on the cluster's nodes.",
+        )
+    seen = ", ".join(sorted(f"{name}, VNI {'unknown' if vni is None else vni}" for name, vni in backends))
+    if backends == {("vxlan", WINDOWS_VNI)}:
+        return Finding(
+            ABOUT,
+            "warning",
+            f"flannel with {seen}. Its nodes don't publish the port; Windows has {WINDOWS_PORT}.",
+            "Check Backend.Port in net-conf.json, then add --set network.cni=flannel-vxlan.",
+        )
+    cure = kind.flannel_cure or "Set Backend.VNI and Backend.Port in net-conf.json of the ConfigMap kube-flannel-cfg."
+    says = f"flannel with {seen}; Windows has only VXLAN, VNI {WINDOWS_VNI} or more, port {WINDOWS_PORT}."
+    return Finding(ABOUT, "change", says, cure)
+
+
+def _vni(data: str) -> int | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    vni = found.get("VNI") if isinstance(found, dict) else None
+    return vni if isinstance(vni, int) else None

@@ -1,0 +1,123 @@
+"""Which external clusters there are, and what one needs before it can have workers. Nothing is made or changed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from winlab import documents
+from winlab.adapters.kube import discovery, probe
+from winlab.design.clusters import known, verdict
+from winlab.design.clusters.model import Finding, Reach, Seen
+from winlab.design.plan import addresses
+from winlab.design.spec.model import Spec
+from winlab.errors import WinlabError
+from winlab.events import Listener, Progress
+from winlab.operations import join
+from winlab.operations.carry_out import one_step
+from winlab.site import Site
+from winlab.steps.payload import Origin
+
+SECONDS = 5.0  # for a connection
+LOOPBACK = ("localhost", "127.", "0.0.0.0", "[::1]", "::1")  # noqa: S104 - what k3d writes
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a cluster is, and what each row says of it."""
+
+    kind: str
+    version: str
+    rows: tuple[Finding, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether no worker can join."""
+        return bool(verdict.refusals(self.rows))
+
+    def record(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        rows = [asdict(row) for row in self.rows]
+        return {"distribution": self.kind, "version": self.version, "refused": self.refused, "rows": rows}
+
+
+@dataclass(frozen=True)
+class Nearby:
+    """A cluster that this host shows, and what clusters of its distribution need.
+
+    :param use: the options of ``winlab join`` for it, or the command that prints a kubeconfig.
+    """
+
+    name: str
+    distribution: str
+    where: str
+    use: str
+    needs: str
+    note: str
+
+
+def nearby() -> list[Nearby]:
+    """The clusters that this host shows. No context is used, and no program of a kubeconfig runs."""
+    needs = {kind.name: kind.needs for kind in known.every()}
+    return [
+        Nearby(one.name, one.kind, one.where, one.use, needs.get(one.kind, ""), one.note) for one in discovery.find()
+    ]
+
+
+def check(
+    spec: Spec,
+    lab: str,
+    site: Site,
+    tell: Listener,
+    config: Path,
+    *,
+    context: str = "",
+    server: str = "",
+    origin: Origin | None = None,
+) -> Verdict:
+    """Look at a cluster, and say what workers of this spec will have there. Nothing is touched.
+
+    :param config: a kubeconfig of one of the cluster's administrators; *context*: as :func:`join.plan` takes it.
+    :param server: ADDRESS:PORT of the API server, if it is neither in the kubeconfig nor published.
+    :raises WinlabError: the cluster can't be inspected.
+    """
+    admin = join.chosen(config, context, lab)
+
+    def look(progress: Progress) -> Seen:
+        with join.asking(site.folder(lab), admin, spec, origin or Origin(), progress) as kubectl:
+            return probe.look(kubectl)
+
+    seen = one_step("look at the cluster", look, tell, usual=10)
+    own = server or urlsplit(documents.from_yaml(admin)["clusters"][0]["cluster"]["server"]).netloc
+    candidates = (one for one in (own, *seen.endpoints) if not one.startswith(LOOPBACK))
+    reach = one_step("try the API server's addresses", partial(_tried, candidates, spec), tell, usual=2)
+    rows = verdict.findings(seen, spec.network.cidr, _router(site, lab, spec), reach)
+    return Verdict(known.of(seen).name, seen.version, tuple(rows))
+
+
+def _tried(candidates: Iterable[str], spec: Spec, progress: Progress) -> list[Reach]:
+    found = []
+    for address in dict.fromkeys(candidates):
+        progress.say(f"connecting to {address}")
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]") or address, int(port or 443)), SECONDS) as connection:
+                here = connection.getsockname()[0] == connection.getpeername()[0]
+                found.append(Reach(address, here=here and spec.network.reach != "all"))
+        except (OSError, ValueError) as error:
+            found.append(Reach(address, str(error)))
+    return found
+
+
+def _router(site: Site, lab: str, spec: Spec) -> str:
+    """The address of the lab's router that the cluster's nodes see, as it will be."""
+    try:
+        outside = addresses.external_block(site.host_facts.external_cidr, lab, 1, spec.network.floating_block)
+    except WinlabError:  # the host is not set up yet
+        return "the lab's router, which 'winlab join' prints"
+    return outside[0]
