@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from winlab.lab_snapshots import all_snapshots as all_snapshots
     from winlab.lab_snapshots import import_snapshot as import_snapshot
     from winlab.node import Node as Node
+    from winlab.operations.clusters import ClusterVerdict as ClusterVerdict
     from winlab.operations.clusters import Nearby as Nearby
-    from winlab.operations.clusters import Verdict as Verdict
     from winlab.operations.diff import Difference as Difference
     from winlab.operations.drift.model import Drift as Drift
     from winlab.operations.explain import Explained as Explained
@@ -77,7 +77,7 @@ _NAMES = {
     "winlab.lab": "Lab",
     "winlab.lab_snapshots": "Snapshots all_snapshots import_snapshot",
     "winlab.node": "Node",
-    "winlab.operations.clusters": "Nearby Verdict",
+    "winlab.operations.clusters": "Nearby ClusterVerdict",
     "winlab.operations.diff": "Difference",
     "winlab.operations.drift.model": "Drift",
     "winlab.operations.explain": "Explained",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from winlab.history.timeline import Timeline, Which
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
-    from winlab.operations.clusters import Nearby, Verdict
+    from winlab.operations.clusters import ClusterVerdict, Nearby
     from winlab.operations.copy import Copied
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
@@ -384,7 +384,7 @@ class Lab:
         origin: Origin | None = None,
         listener: Listener = ignore,
         stop: Stop = None,
-    ) -> Verdict:
+    ) -> ClusterVerdict:
         """What an external cluster is, and what workers will have and lack there. Nothing is touched.
 
         Options as those of :meth:`plan_join`.

@@ -18,7 +18,7 @@ from winlab.design.catalog import distributions
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
-    from winlab import Nearby, Verdict
+    from winlab import ClusterVerdict, Nearby
 
 MARKS = {"ok": "✓", "warning": "!", "change": "→", "refused": "✗"}
 Check = Annotated[
@@ -105,7 +105,7 @@ def join(
             say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
-def _show(verdict: Verdict, output: Output) -> None:
+def _show(verdict: ClusterVerdict, output: Output) -> None:
     if output is Output.JSON:
         current().result = verdict.record()
         return

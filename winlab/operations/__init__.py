@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from winlab.operations import explain as explain
     from winlab.operations import faults as faults
     from winlab.operations import golden as golden
-    from winlab.operations import group as group
     from winlab.operations import graph as graph
+    from winlab.operations import group as group
     from winlab.operations import join as join
     from winlab.operations import load as load
     from winlab.operations import lock as lock

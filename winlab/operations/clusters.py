@@ -28,7 +28,7 @@ LOOPBACK = ("localhost", "127.", "0.0.0.0", "[::1]", "::1")  # noqa: S104 - what
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClusterVerdict:
     """What a cluster is, and what each row says of it."""
 
     kind: str
@@ -79,7 +79,7 @@ def check(
     context: str = "",
     server: str = "",
     origin: Origin | None = None,
-) -> Verdict:
+) -> ClusterVerdict:
     """Look at a cluster, and say what workers of this spec will have there. Nothing is touched.
 
     :param config: a kubeconfig of one of the cluster's administrators; *context*: as :func:`join.plan` takes it.
@@ -97,7 +97,7 @@ def check(
     candidates = (one for one in (own, *seen.endpoints) if not one.startswith(LOOPBACK))
     reach = one_step("try the API server's addresses", partial(_tried, candidates, spec), tell, usual=2)
     rows = verdict.findings(seen, spec.network.cidr, _router(site, lab, spec), reach)
-    return Verdict(known.of(seen).name, seen.version, tuple(rows))
+    return ClusterVerdict(known.of(seen).name, seen.version, tuple(rows))
 
 
 def _tried(candidates: Iterable[str], spec: Spec, progress: Progress) -> list[Reach]:

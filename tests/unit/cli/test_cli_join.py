@@ -140,7 +140,7 @@ def test_check_shows_the_verdict_and_makes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path, refused: bool
 ) -> None:
     rows = (*ROWS, Finding("pod network", "refused", "kindnet.", "Take another.")) if refused else ROWS
-    monkeypatch.setattr(clusters, "check", lambda *_args, **_more: clusters.Verdict("k3s", "v1.36.1+k3s1", rows))
+    monkeypatch.setattr(clusters, "check", lambda *_args, **_more: clusters.ClusterVerdict("k3s", "v1.36.1+k3s1", rows))
     args = ["--check", "--rehearse", "--kubeconfig", str(config)]
     assert join(monkeypatch, *args) == (2 if refused else 0)
     printed = capsys.readouterr().out
