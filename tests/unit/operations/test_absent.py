@@ -115,7 +115,9 @@ def test_a_lab_that_has_one_there_needs_it_unless_other_nodes_are_named(world: W
         with pytest.raises(HostError, match=f"'{SECOND}' does not answer, and the lab 'lab' has machines") as caught:
             power(world, *nodes)
         assert "No route to host" in caught.value.why
-    assert power(world, "node-1") == ["done"]
+    told: list[Event] = []
+    assert carry_out.carry_out(Job("lab", lambda _: "done", must_exist=True, nodes=["node-1"]), world, told.append)
+    assert [one.text for one in told if isinstance(one, Note)] == [f"{OFF} It is not needed now."]
 
 
 def test_another_account_s_lab_may_have_some_there(world: World) -> None:
