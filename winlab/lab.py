@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained
     from winlab.operations.join import Joining
+    from winlab.operations.lab_hosts import HostStatus
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
     from winlab.operations.look import NodeStatus, Overview
@@ -458,6 +459,15 @@ class Lab:
         :raises NotFoundError: there is no such lab.
         """
         return operations.look.status(self.name, self.site)
+
+    @at_site
+    def hosts(self, nodes: Sequence[NodeStatus]) -> list[HostStatus]:
+        """The hypervisors that nodes are on, with their memory; none if all are on the first.
+
+        :param nodes: as :meth:`status` found them.
+        :raises HostError: the first hypervisor's libvirt does not answer.
+        """
+        return operations.lab_hosts.of(nodes, self.site)
 
     @at_site
     def machines(self) -> list[Machine]:

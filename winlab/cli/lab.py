@@ -181,7 +181,8 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["user"] = node.tag.user
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
             row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
-        current().result = {"lab": lab.name, "nodes": nodes, "faults": [one.id for one in faults]}
+        hosts = [asdict(one) for one in lab.hosts(statuses)]
+        current().result = {"lab": lab.name, "nodes": nodes, "hosts": hosts, "faults": [one.id for one in faults]}
     else:
         columns = ["NODE", "ROLE", "IMAGE", "STATE", "ANSWERS", "ADDRESS", "FROM OUTSIDE", "REACH IT"]
         table = [[*row, f"winlab ssh {row[0]}" + _lab_flag(lab.name)] for row in rows]
