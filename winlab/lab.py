@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from winlab.operations.explain import Explained
     from winlab.operations.group import Ended, NodeSink
     from winlab.operations.join import Joining
+    from winlab.operations.lab_hosts import HostStatus
     from winlab.operations.lock import Renewed
     from winlab.operations.logs import NodeDiagnostics
     from winlab.operations.look import LabFacts, NodeStatus, Overview
@@ -501,6 +502,15 @@ class Lab:
     def about(self) -> LabFacts:
         """What this account has recorded of the lab: Kubernetes' version, CNI profile, age; empty if it has none."""
         return operations.look.about(self.site.folder(self.name))
+
+    @at_site
+    def hosts(self, nodes: Sequence[NodeStatus]) -> list[HostStatus]:
+        """The hypervisors that nodes are on, with their memory; none if all are on the first.
+
+        :param nodes: as :meth:`status` found them.
+        :raises HostError: the first hypervisor's libvirt does not answer.
+        """
+        return operations.lab_hosts.of(nodes, self.site)
 
     @at_site
     def machines(self) -> list[Machine]:

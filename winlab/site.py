@@ -87,7 +87,7 @@ class Site:
         return settings.use(self.places)
 
     @contextmanager
-    def hypervisors(self, limit: float = others.LIMIT) -> Iterator[Hypervisors]:
+    def hypervisors(self, limit: float = connection.OPENING) -> Iterator[Hypervisors]:
         """The hypervisors, connected for the length of a with-block. Only the first one must answer.
 
         :param limit: seconds in which each of the others must be connected.

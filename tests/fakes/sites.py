@@ -73,6 +73,10 @@ class Recorder:
         self.texts = {name.replace("_", "-"): text for name, text in texts.items()}
         self.others: dict[str, str] = {}
         self.takes_none: set[str] = set()
+        self.gateways: dict[str, list[str]] = {}
+
+    def gateways_on(self, chassis: str) -> list[str]:
+        return self.gateways.get(chassis, [])
 
     def hypervisors(self) -> dict[str, str]:
         return dict(self.texts)

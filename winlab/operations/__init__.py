@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from winlab.operations import graph as graph
     from winlab.operations import group as group
     from winlab.operations import join as join
+    from winlab.operations import lab_hosts as lab_hosts
     from winlab.operations import load as load
     from winlab.operations import lock as lock
     from winlab.operations import lock_file as lock_file

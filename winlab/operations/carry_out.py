@@ -16,7 +16,7 @@ from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.engine import engine
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.step import Step
-from winlab.events import Listener, Progress
+from winlab.events import Listener, Note, Progress
 from winlab.lab_folder import LabFolder
 from winlab.site import Site
 from winlab.steps.states import WORK
@@ -96,6 +96,8 @@ def carry_out(job: Job[T], site: Site, tell: Listener) -> T:
         if job.must_exist:
             absent.require(job.lab, site, hosts, job.nodes)
             look.find(job.lab, hosts)
+            for one in hosts.silent:  # it may have delayed the command
+                tell(Note(lab=job.lab, text=f"{one} It is not needed now."))
         stopping.check()
         foreign = job.must_exist and not folder.path.exists()
         if job.locks:

@@ -59,6 +59,10 @@ def forget(name: str, site: Site, tell: Listener) -> None:
     with site.overlay() as northbound:
         left = [key for key in northbound.records(LEFT) if key.startswith(f"{LEFT}{name}/")]
         northbound.record({PREFIX + name: None, REMOVED + name: None, FORGOTTEN + name: text, **dict.fromkeys(left)})
+        labs = northbound.gateways_on(chassis)
+    if labs:
+        which = ", ".join(labs)
+        tell(Note(text=f"The host is still a gateway of these labs: {which}. Run 'winlab repair --lab LAB' for each."))
 
 
 def known(site: Site) -> dict[str, Callable[[], Registered]]:

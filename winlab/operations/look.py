@@ -27,6 +27,7 @@ from winlab.site import Site
 from winlab.steps.power import clock
 from winlab.threads import Threads
 
+UNKNOWN, LOST = "unknown", "lost"  # states of nodes on a hypervisor that does not answer, or was forgotten
 REBOOTED = "libvirt has not seen it run since it was started itself, as after a reboot of its host."
 LOOKING = 6.0  # seconds in which a hypervisor must be connected for a mere look; ssh has 5 for itself
 API_LIMIT = 4.0  # seconds that the API server has for a mere look
@@ -310,7 +311,7 @@ def _unknown(folder: LabFolder, site: Site, hosts: Hypervisors) -> list[NodeStat
                 f"The site no longer has the hypervisor '{node.hypervisor}'. 'winlab repair --lab {plan.lab}' makes "
                 "the node on another one."
             )
-            state = "unknown" if silent else "lost"
+            state = UNKNOWN if silent else LOST
             found.append(NodeStatus(tags.of(plan, node), state, None, silent or lost, hypervisor=node.hypervisor))
     return found
 

@@ -12,7 +12,6 @@ from winlab import stopping
 from winlab.adapters.registered import PREFIX, Registered, check_name, check_uri
 from winlab.adapters.vm import connection, disks
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
-from winlab.adapters.vm.others import LIMIT
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
@@ -135,7 +134,7 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
         _require_joined(record, theirs, first)
         _refuse_same(name, theirs, {HYPERVISOR: first.machine, **{other: one.facts for other, one in known.items()}})
         progress.say("asking libvirt there")
-        conn = connection.connect(uri, LIMIT)
+        conn = connection.connect(uri)
         try:
             pool = partial(StoragePool, conn, site.pool_name)
             host = Hypervisor(name, conn, pool, lambda: theirs.machine)

@@ -13,10 +13,11 @@ import plans
 import pytest
 import sites
 
+from winlab import Lab
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.left import LEFT, Left
-from winlab.adapters.vm import domains, pushed
+from winlab.adapters.vm import connection, domains, pushed
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design import spec
 from winlab.design.plan import tags
@@ -39,6 +40,7 @@ from winlab.operations import (
     remains,
 )
 from winlab.operations.carry_out import Job
+from winlab.operations.lab_hosts import HostStatus
 from winlab.operations.move_note import MoveNote
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import delete as deletion
@@ -115,7 +117,9 @@ def test_a_lab_that_has_one_there_needs_it_unless_other_nodes_are_named(world: W
         with pytest.raises(HostError, match=f"'{SECOND}' does not answer, and the lab 'lab' has machines") as caught:
             power(world, *nodes)
         assert "No route to host" in caught.value.why
-    assert power(world, "node-1") == ["done"]
+    told: list[Event] = []
+    assert carry_out.carry_out(Job("lab", lambda _: "done", must_exist=True, nodes=["node-1"]), world, told.append)
+    assert [one.text for one in told if isinstance(one, Note)] == [f"{OFF} It is not needed now."]
 
 
 def test_another_account_s_lab_may_have_some_there(world: World) -> None:
@@ -150,6 +154,23 @@ def test_status_shows_the_nodes_there_as_unknown(world: World, monkeypatch: pyte
     assert found[-1].problem == str(OFF)
     world.machines = []
     assert [one.state for one in look.status("lab", world)] == ["unknown"]
+
+
+def test_status_has_the_hosts_of_a_lab_on_several(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def node(name: str, host: str, state: str = "running", problem: str = "") -> look.NodeStatus:
+        tag = tags.of(SPLIT, SPLIT.node(name))
+        return look.NodeStatus(tag, state, None, problem, hypervisor=host)
+
+    monkeypatch.setattr(connection, "capacity", lambda _: (4, 8192))
+    monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1024)
+    first, second = node("controller-1", "hypervisor-1"), node("node-2", SECOND, look.UNKNOWN, str(OFF))
+    lost = node("node-1", "hypervisor-3", look.LOST, "It was forgotten.")
+    assert Lab("lab", world).hosts([first]) == []
+    assert Lab("lab", world).hosts([lost, second, first]) == [
+        HostStatus("hypervisor-1", "answers", ("controller-1",), 8192, 1024),
+        HostStatus(SECOND, "unknown", ("node-2",), problem=str(OFF)),
+        HostStatus("hypervisor-3", "lost", ("node-1",), problem="It was forgotten."),
+    ]
 
 
 def test_create_and_apply_fail_before_they_touch_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,12 @@ def test_it_leaves_ovn_and_the_list_and_what_labs_left_there_is_forgotten(world:
     for name in ("b", "c"):
         left = Left(hypervisor=name, lab="lab", whole=True)
         world.nb.others[left.key] = left.model_dump_json()
-    Hosts().forget("b")
+    world.nb.gateways = {"c2": ["lab", "other"]}
+    told: list[Event] = []
+    Hosts().forget("b", listener=told.append)
+    assert "a gateway of these labs: lab, other. Run 'winlab repair" in " ".join(
+        one.text for one in told if isinstance(one, Note)
+    )
     assert [words[-2:] for words in world.ran] == [["chassis-del", "c2"]]
     assert "--no-leader-only" in world.ran[0]  # of three hosts with databases, this one may not have the leader
     assert world.nb.texts == {}

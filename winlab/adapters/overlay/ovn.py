@@ -236,6 +236,12 @@ class Northbound:
         self._execute(registry.Put(self._api, texts))
 
     @_reads
+    def gateways_on(self, chassis: str) -> list[str]:
+        """The labs whose routers name a host as a possible gateway, sorted."""
+        rows = self._api.tables["Gateway_Chassis"].rows.values()
+        return sorted({lab for row in rows if row.chassis_name == chassis and (lab := _owner(row))})
+
+    @_reads
     def drained(self) -> frozenset[str]:
         """The names of the hypervisors that take no new nodes."""
         return registry.drained(self._api)

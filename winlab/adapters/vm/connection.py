@@ -15,9 +15,11 @@ from winlab.adapters.remote import Remote
 from winlab.errors import AccessError, HostError, WinlabError
 
 Connection: TypeAlias = libvirt.virConnect
-# Seconds for opening a connection. An open one has no keepalive: libvirtd answers none while five requests take
-# long (max_client_requests). After 30 s of that, or of a winlab stopped by Ctrl-Z, it would close the connection.
-OPENING = 60.0
+# Seconds for opening a connection; ssh has 5 of them for itself. Hypervisors are asked at the same time, and one that
+# hangs delays every command by as much, even if nothing there is needed. An open connection has no keepalive: libvirtd
+# answers none while five requests take long (max_client_requests). After 30 s of that, or of a winlab stopped by
+# Ctrl-Z, it would close the connection.
+OPENING = 10.0
 UNREACHED = ("No route to host", "timed out", "Network is unreachable")  # ssh's words for a host that it can't reach
 
 

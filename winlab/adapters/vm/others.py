@@ -13,11 +13,9 @@ from winlab.adapters.vm.volumes import StoragePool
 from winlab.errors import WinlabError
 from winlab.threads import Threads
 
-LIMIT = 20.0  # seconds in which one must be connected: ssh has 5 for itself
-
 
 def connect(
-    records: Mapping[str, Callable[[], Registered]], pool: str, opened: ExitStack, limit: float = LIMIT
+    records: Mapping[str, Callable[[], Registered]], pool: str, opened: ExitStack, limit: float = connection.OPENING
 ) -> list[Hypervisor | Silent]:
     """Connect to all of them, in their order.
 

@@ -47,6 +47,7 @@ def test_a_change_that_is_not_confirmed_is_reported_in_short() -> None:
         lambda db: db.pod_routes("lab"),
         lambda db: db.fault_records("lab"),
         lambda db: db.hypervisors(),
+        lambda db: db.gateways_on("c2"),
     ],
 )
 def test_rows_are_read_only_while_no_one_changes_them(read: Callable[[Northbound], object]) -> None:
