@@ -29,8 +29,8 @@ class Outcome(StrEnum):
 
     @property
     def untested(self) -> str:
-        """Why nothing was tested, as the end of a sentence about rows; empty if it was."""
-        why = {Outcome.REHEARSAL: "need real Windows", Outcome.NOT_APPLICABLE: "don't apply to this lab"}
+        """A heading for rows that did not test anything; empty for the others."""
+        why = {Outcome.REHEARSAL: "Need real Windows", Outcome.NOT_APPLICABLE: "Don't apply, or were not asked for"}
         return why.get(self, "")
 
 

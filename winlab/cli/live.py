@@ -26,7 +26,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from winlab.cli.glyphs import fit, shows_symbols
-from winlab.cli.progress import describe, finished, total
+from winlab.cli.progress import describe, finished, plain_listener, total
 from winlab.events import (
     Event,
     Listener,
@@ -44,11 +44,15 @@ LAB = "lab"  # the line of what belongs to no machine
 
 
 @contextmanager
-def shown(console: Console) -> Iterator[Listener]:
-    """A listener that shows events on a terminal, for the length of a with-block."""
-    view = LiveView(console)
-    with Live(view, console=console, refresh_per_second=8, transient=True):
-        yield view.tell
+def view() -> Iterator[Listener]:
+    """A listener that shows events on the standard error, for the length of a with-block; plain lines in a pipe."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal or console.is_dumb_terminal:
+        yield plain_listener()
+        return
+    live = LiveView(console)
+    with Live(live, console=console, refresh_per_second=8, transient=True):
+        yield live.tell
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,6 @@
-"""Shows events to people: a live view on a terminal (:mod:`winlab.cli.live`), plain lines in a pipe."""
+"""Events as lines for people. :mod:`winlab.cli.live` shows them on a terminal."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from rich.console import Console
 
 from winlab.cli.common import say
 from winlab.errors import Failure
@@ -71,19 +66,6 @@ def total(run: RunRecord, elapsed: float) -> str:
     return f"{run.done} of {len(run.steps)} steps are done, {clock(elapsed)} so far{more}"
 
 
-@contextmanager
-def view() -> Iterator[Listener]:
-    """A listener that shows events on the standard error, for the length of a with-block."""
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal or console.is_dumb_terminal:
-        yield _plain_listener()
-        return
-    from winlab.cli.live import shown
-
-    with shown(console) as tell:
-        yield tell
-
-
 def finished(event: Event) -> str | None:
     """The line that stays on the screen for an event; None if there is none."""
     if isinstance(event, StepDone):
@@ -104,8 +86,8 @@ def _reason(failure: Failure) -> str:
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 4]} ..."
 
 
-def _plain_listener() -> Listener:
-    """One line for each step that ends, and one a minute for each that takes longer."""
+def plain_listener() -> Listener:
+    """A listener for a pipe: one line for each step that ends, and one a minute for each that takes longer."""
     history = History()
     shown: dict[tuple[str, str], float] = {}  # seconds of a step at its last line
 

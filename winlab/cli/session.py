@@ -58,7 +58,7 @@ class Session:
             self._has_lines = True
             yield self._remembered(self._print)
             return
-        from winlab.cli.progress import view
+        from winlab.cli.live import view
 
         with view() as show:
             yield self._remembered(show)

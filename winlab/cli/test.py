@@ -95,7 +95,7 @@ def _show(report: Report) -> None:
     print_table(["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"], rows)
     for outcome, count in report.counts.items():
         if outcome.untested and not table.wide.get():
-            say(f"{count} rows {outcome.untested} (-o wide shows them).")
+            say(f"{outcome.untested}: {count} (-o wide shows them).")
     say(report.summary)
 
 

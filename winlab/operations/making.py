@@ -196,7 +196,7 @@ def check_new(plan: Plan, folder: LabFolder, hosts: Hypervisors) -> None:
 
 
 def check(plan: Plan, site: Site, hosts: Hypervisors, tell: Listener, but: Collection[str] = ()) -> None:
-    """Check that the plan's machines are no one else's, and that Windows has not expired.
+    """Check that the plan's machines are not someone else's, and that Windows has not expired.
 
     :param but: nodes that are created again, though they exist now.
     :raises ConflictError: another user has begun the lab, or another domain has a machine's name.

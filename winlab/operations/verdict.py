@@ -17,7 +17,7 @@ from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
 from winlab.engine.step import Step, compose, planned
-from winlab.errors import AccessError, HostError, NotFoundError
+from winlab.errors import AccessError, HostError, WinlabError
 from winlab.events import ignore
 from winlab.history import left
 from winlab.history.runs import RunRecord, StepRecord, StepState
@@ -46,7 +46,7 @@ def check(proposal: Proposal, site: Site) -> None:
 
 
 def judge(proposal: Proposal, site: Site) -> Verdict:
-    """What it takes to make the lab, as far as this can be known now."""
+    """What it takes to make the lab, as far as this can be known now; it never fails."""
     plan, stock = proposal.plan, proposal.stock
     try:
         with site.storage() as hosts:
@@ -56,14 +56,14 @@ def judge(proposal: Proposal, site: Site) -> Verdict:
             run = Run.start(plan, stock, site, hosts)
             try:
                 supply, why = payload.choose(plan, payload.ANYWHERE, settled=payload.has_all(run))
-            except NotFoundError as error:
+            except WinlabError as error:
                 return Verdict(missing, refused=error, rooms=rooms)
             if plan.kubernetes is not None and not supply.has(required.every(plan)):
                 how: Literal["download", "build"] = "build" if supply.source.name == "build" else "download"
                 missing += (Missing(f"Kubernetes {plan.kubernetes.versions.kubernetes}", how, None, 0.0),)
             seconds, estimated = _time(run, built, supply)
             return Verdict(missing, why, None, seconds, estimated, rooms)
-    except (AccessError, HostError) as error:
+    except WinlabError as error:
         built = [one for one in plan.builders if golden_cache.find(str(one.golden)) is None]
         return Verdict(tuple(_missing([plan, *built], stock, None)), unknown=error.what)
 

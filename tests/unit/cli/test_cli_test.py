@@ -43,6 +43,18 @@ def test_a_failure_ends_with_11(lab: Cluster) -> None:
     assert done.stdout.split()[:6] == ["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"]
 
 
+def test_what_failed_comes_first_and_what_tested_nothing_is_counted(lab: Cluster) -> None:
+    lab.broken = {("linux-1", "*")}
+    rows = invoke("smoke").stdout.splitlines()
+    outcomes = [next((word for word in ("failed", "passed") if f" {word}" in row), "") for row in rows[1:]]
+    assert outcomes[0] == "failed"
+    assert "failed" not in outcomes[outcomes.index("passed") : -1]
+    (folded,) = [row for row in rows if row.startswith("Don't apply")]
+    assert folded.endswith("(-o wide shows them).")
+    whole = invoke("smoke", "-o", "wide").stdout
+    assert whole.count("not-applicable") == int(folded.split(": ")[1].split()[0]) + 1  # and in the sum
+
+
 def test_readiness_ends_with_11_too(lab: Cluster) -> None:
     assert invoke("readiness", "--timeout", "0", "--only", "R4").exit_code == 0
     assert invoke("readiness", "--timeout", "0", "--only", "R5").exit_code == 11

@@ -108,7 +108,7 @@ def test_a_pipe_gets_a_line_for_each_step_and_one_a_minute(capsys: pytest.Captur
     for second in range(4, 190, 3):
         script.step("progress", 3, second, text=f"waiting {second}")
     script.step("done", 3, 190).end(191)
-    with progress.view() as tell:
+    with live.view() as tell:
         for event in script.events:
             tell(event)
     lines = capsys.readouterr().err.splitlines()
@@ -125,7 +125,7 @@ def test_a_pipe_gets_a_line_for_each_step_and_one_a_minute(capsys: pytest.Captur
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "dumb")
-    with progress.view() as tell:
+    with live.view() as tell:
         tell(StepDone(step="disk a", seconds=2))
     assert capsys.readouterr().err == "✓ disk a (2 s)\n"
 
@@ -160,7 +160,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, **more: str) -> str:
     failed = booting().step("failed", 3, 64, what="No answer.").end(65, 9).events
     with os.fdopen(other, "w", encoding="utf-8") as stream:
         monkeypatch.setattr("sys.stderr", stream)
-        with progress.view() as tell:
+        with live.view() as tell:
             for event in [*failed[:-2], Note(lab="lab", text="a hint")]:
                 tell(event)
             time.sleep(0.5)  # the view is drawn now and then

@@ -17,7 +17,7 @@ from winlab.engine.step import Step
 from winlab.errors import GuestError
 from winlab.events import Quiet
 from winlab.steps.serial import PhaseClock
-from winlab.steps.states import BOOTED, CNI, OBJECTS, PAYLOAD
+from winlab.steps.states import ANSWERING, BOOTED, CNI, OBJECTS, PAYLOAD
 
 
 @pytest.fixture(autouse=True)
@@ -86,6 +86,23 @@ def test_steps_are_learned_by_the_kind_of_their_nodes(monkeypatch: pytest.Monkey
     asked = [BOOTED("lab", "node-2"), BOOTED(built, "golden"), BOOTED("lab", "controller-1"), OBJECTS("lab")]
     asked += [CNI("lab", "node-1"), PAYLOAD(of="linux")]
     assert [one.usual for one in forecast.steps([step(state) for state in asked])] == [40, 900, 87, 8, 5, 5]
+
+
+def test_cases_of_a_step_have_times_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ux N13: a resume of 1 s and a boot of an hour were one usual time."""
+    clock = runs.clock(monkeypatch, durations)
+    plan = plans.make(plans.TCG, "1-1-1")
+    forecast = Forecast(Durations("tcg"), [plan])
+
+    def step(case: str, takes: float = 0.0) -> Step:
+        return Step(ANSWERING("lab", "node-1"), lambda _: clock.sleep(takes), lambda: False, usual=5.0, case=case)
+
+    (boots,) = forecast.steps([step("booting", 600.0)])
+    assert (boots.usual, boots.measured, boots.is_estimated) == (5, False, True)
+    boots.run(Quiet())
+    known, other = forecast.steps([step("booting"), step("")])
+    assert (known.usual, known.is_estimated) == (600, False)
+    assert (other.usual, other.is_estimated) == (5, True)
 
 
 def test_failed_steps_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
