@@ -473,6 +473,38 @@ class Lab:
         return Node(self.name, name, self.site)
 
     @at_site
+    def ssh_config(self) -> str:
+        """Entries for ``~/.ssh/config``: ssh, scp, rsync and editors know the nodes as ``NODE.LAB``, and verify them.
+
+        :raises NotFoundError: there is no such lab, or this account has no credentials for it.
+        """
+        return operations.outlets.ssh_config(self.name, self.site)
+
+    @at_site
+    def hosts(self) -> str:
+        """Lines for ``/etc/hosts``: the addresses by which this host reaches nodes, and their names.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return operations.outlets.hosts(self.name, self.site)
+
+    @at_site
+    def environment(self) -> dict[str, str]:
+        """The variables with which winlab and kubectl use the lab.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return operations.outlets.environment(self.name, self.site)
+
+    @at_site
+    def inventory(self) -> str:
+        """An inventory for Ansible, as YAML: groups by role, system and pool. There is no secret in it.
+
+        :raises NotFoundError: there is no such lab, or this account has no credentials for it.
+        """
+        return operations.outlets.inventory(self.name, self.site)
+
+    @at_site
     def select(self, *, pools: Sequence[str] = (), systems: Sequence[SystemName] = ()) -> list[str]:
         """The names of the nodes that are in one of the pools, or run ``linux`` or ``windows``; by default all.
 

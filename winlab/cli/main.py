@@ -27,6 +27,7 @@ from winlab.cli import (
     iso,
     lab,
     node,
+    outlets,
     power,
     reconcile,
     repair,
@@ -69,6 +70,7 @@ lab.register(app)
 node.register(app)
 execute.register(app)
 copy.register(app)
+outlets.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

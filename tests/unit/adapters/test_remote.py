@@ -147,7 +147,7 @@ def listener(port: int, uid: int, *, address: str = "0100007F", state: str = "0A
 def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Linux' list of TCP sockets. The next free port is 5901."""
     monkeypatch.setattr(remote, "SOCKETS", tmp_path / "tcp")
-    monkeypatch.setattr(remote, "_free_port", lambda: 5901)
+    monkeypatch.setattr(remote, "free_port", lambda: 5901)
     remote.SOCKETS.write_text(f"  sl  local_address rem_address   st\n{listener(22, 0)}")
     return remote.SOCKETS
 
@@ -165,7 +165,7 @@ def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 def test_another_user_who_listens_on_a_port_is_noticed(sockets: Path, line: str, ours: bool) -> None:
     sockets.write_text(sockets.read_text() + line)
-    assert remote._listens(5901) is ours
+    assert remote.listens(5901) is ours
 
 
 def test_a_port_is_forwarded_while_ssh_runs_and_listens(sockets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
