@@ -22,12 +22,10 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import NotFoundError, OffError, UsageError
 from winlab.operations import follow, group, look, reach
 
-SITE = FakeSite()
-
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Peer], list[Machine]]]:
-    plan = plans.make(plans.KVM, "2-1-1")
+    plan = plans.make(plans.KVM, "3-1-1")
     machines = [
         Machine(f"winlab-lab.{node.name}", "running", tags.of(plan, node), hypervisor=HYPERVISOR) for node in plan.nodes
     ]
@@ -66,7 +64,7 @@ def test_each_node_has_its_own_end(lab: Any) -> None:
     def hear(node: str, chunk: bytes) -> None:
         heard[node] = heard.get(node, b"") + chunk
 
-    ended = group.execute([machines[0], stopped, machines[2]], SITE, ["hostname", "-s"], hear, ignore)
+    ended = group.execute([machines[0], stopped, machines[2]], FakeSite(), ["hostname", "-s"], hear, ignore)
     assert {node: one.exit_code for node, one in ended.items()} == {"controller-1": 3, "controller-2": 9, "node-1": 3}
     assert isinstance(ended["controller-2"].error, OffError)
     assert heard["controller-1"] == b"hostname -s\n"
@@ -83,7 +81,7 @@ def test_output_that_can_not_be_written_stops_all_of_them(lab: Any) -> None:
             raise BrokenPipeError(32, "Broken pipe")
 
     with pytest.raises(BrokenPipeError):
-        group.execute(machines, SITE, ["yes"], full, ignore)
+        group.execute(machines, FakeSite(), ["yes"], full, ignore)
 
 
 def test_input_is_passed_on_while_the_command_runs(lab: Any) -> None:
@@ -108,7 +106,7 @@ def test_input_is_passed_on_while_the_command_runs(lab: Any) -> None:
         answered.set()
 
     peers["controller-1"].play = play
-    assert reach.execute("lab", "controller-1", SITE, ["cat"], hear, lambda _: None, stdin=given()) == 0
+    assert reach.execute("lab", "controller-1", FakeSite(), ["cat"], hear, lambda _: None, stdin=given()) == 0
 
 
 # -- one log
@@ -118,12 +116,12 @@ def test_a_unit_of_linux(lab: Any) -> None:
     peers, _ = lab
     peers["controller-1"].play = hostname
     heard = bytearray()
-    follow.log("lab", "controller-1", SITE, "kubelet", heard.extend, lines=5, since=600, follow=True)
+    follow.log("lab", "controller-1", FakeSite(), "kubelet", heard.extend, lines=5, since=600, follow=True)
     assert bytes(heard).split() == [
         *b"sudo journalctl --no-pager --output=short-iso --unit=kubelet --since=-600s --follow".split()
     ]
     with pytest.raises(UsageError, match="not a unit"):
-        follow.log("lab", "controller-1", SITE, "--help", heard.extend, lines=5, since=None, follow=False)
+        follow.log("lab", "controller-1", FakeSite(), "--help", heard.extend, lines=5, since=None, follow=False)
 
 
 def test_a_file_of_windows_is_followed(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,13 +143,13 @@ def test_a_file_of_windows_is_followed(lab: Any, monkeypatch: pytest.MonkeyPatch
             stop.set()
 
     with stopping.by(stop), pytest.raises(stopping.Stopped):
-        follow.log("lab", "node-1", SITE, "kubelet", hear, lines=2, since=None, follow=True)
+        follow.log("lab", "node-1", FakeSite(), "kubelet", hear, lines=2, since=None, follow=True)
     assert bytes(heard) == b"2\n3\n4\n5\n"
     for unit, error in (("C:/nosuch.log", NotFoundError), ("sshd", UsageError)):
         with pytest.raises(error):
-            follow.log("lab", "node-1", SITE, unit, hear, lines=2, since=None, follow=False)
+            follow.log("lab", "node-1", FakeSite(), unit, hear, lines=2, since=None, follow=False)
     with pytest.raises(UsageError, match="can't be searched by time"):
-        follow.log("lab", "node-1", SITE, "kubelet", hear, lines=2, since=60, follow=False)
+        follow.log("lab", "node-1", FakeSite(), "kubelet", hear, lines=2, since=60, follow=False)
 
 
 @pytest.mark.parametrize(("text", "value"), [("30s", 30), ("10m", 600), ("2h", 7200), ("1d", 86400)])

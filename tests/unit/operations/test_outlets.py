@@ -26,8 +26,6 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import forward, group, look, outlets, reach, recorded
 from winlab.operations.forward import Forward
 
-SITE = FakeSite()
-
 
 @pytest.fixture(scope="module")
 def made() -> Any:
@@ -50,7 +48,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, made: Any) -> Plan:
 
 
 def test_ssh_s_configuration_verifies_nodes(plan: Plan) -> None:
-    blocks = outlets.ssh_config("lab", SITE).split("\n\n")
+    blocks = outlets.ssh_config("lab", FakeSite()).split("\n\n")
     assert blocks[0] == "# winlab ssh-config --lab lab"
     lines = [line.strip() for line in blocks[1].splitlines()]
     node = plan.nodes[0]
@@ -70,14 +68,14 @@ def test_ssh_s_configuration_verifies_nodes(plan: Plan) -> None:
 def test_from_a_laptop_ssh_goes_through_the_first_host(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only hosts of the site reach nodes."""
     monkeypatch.setattr(FakeSite, "remote", lambda *_: Remote("first", "ann", 2222))
-    (line,) = [line for line in outlets.ssh_config("lab", SITE).splitlines() if "ProxyCommand" in line][:1]
+    (line,) = [line for line in outlets.ssh_config("lab", FakeSite()).splitlines() if "ProxyCommand" in line][:1]
     assert line.startswith("  ProxyCommand ssh -W %h:%p -oBatchMode=yes")
     assert line.endswith("-p 2222 -l ann -- first")
 
 
 def test_lines_for_etc_hosts(plan: Plan) -> None:
     node = plan.node("node-1")
-    assert f"{node.floating} node-1.lab.winlab.internal node-1.lab\n" in outlets.hosts("lab", SITE)
+    assert f"{node.floating} node-1.lab.winlab.internal node-1.lab\n" in outlets.hosts("lab", FakeSite())
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_variables_are_quoted_for_the_shell(
 ) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "it's \\ a"))
     monkeypatch.setattr(look, "require_lab", lambda *_: None)
-    monkeypatch.setattr(Lab, "environment", lambda self: outlets.environment(self.name, SITE))
+    monkeypatch.setattr(Lab, "environment", lambda self: outlets.environment(self.name, FakeSite()))
     folder = LabFolder("lab")
     assert "KUBECONFIG" not in commands.ran("env", *words.split()).stdout
     folder.write(folder.kubeconfig, "x")
@@ -102,7 +100,7 @@ def test_variables_are_quoted_for_the_shell(
 
 
 def test_the_inventory_has_groups_and_no_secret(plan: Plan, made: Any) -> None:
-    text = outlets.inventory("lab", SITE)
+    text = outlets.inventory("lab", FakeSite())
     assert made.administrator_password not in text
     everything = yaml.safe_load(text)["all"]
     members = {name: sorted(group.get("hosts", {})) for name, group in everything["children"].items()}
@@ -126,12 +124,12 @@ def test_the_inventory_has_groups_and_no_secret(plan: Plan, made: Any) -> None:
 def test_nodes_of_a_copy_are_reached_by_ssh(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their certificates have the addresses of the lab that was copied."""
     monkeypatch.setattr(Plan, "certified", lambda _self, _node: "172.31.249.9")
-    node = yaml.safe_load(outlets.inventory("lab", SITE))["all"]["hosts"]["node-1"]
+    node = yaml.safe_load(outlets.inventory("lab", FakeSite()))["all"]["hosts"]["node-1"]
     assert (node["ansible_connection"], node["ansible_shell_type"]) == ("ssh", "cmd")
 
 
 def test_credentials(plan: Plan, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    logins = {one.node: one for one in outlets.logins("lab", SITE)}
+    logins = {one.node: one for one in outlets.logins("lab", FakeSite())}
     assert logins["node-1"].password == made.administrator_password
     assert logins["controller-1"].password == ""
     monkeypatch.setattr(Node, "login", lambda self: logins[self.name])
@@ -166,7 +164,7 @@ def test_ports_are_forwarded_on_the_loopback_only(plan: Plan, monkeypatch: pytes
     monkeypatch.setattr(run, "beside", beside)
     monkeypatch.setattr(forward, "free_port", lambda port: port or 40000)
     monkeypatch.setattr(forward, "listens", lambda _port: True)
-    with forward.forwarded("lab", "node-1", SITE, [Forward(8080, 80), Forward(0, 3389)]) as (made, ended):
+    with forward.forwarded("lab", "node-1", FakeSite(), [Forward(8080, 80), Forward(0, 3389)]) as (made, ended):
         assert made == [Forward(8080, 80), Forward(40000, 3389)]
         assert ended() is None
     (words,) = started
@@ -180,16 +178,16 @@ def test_ports_are_forwarded_on_the_loopback_only(plan: Plan, monkeypatch: pytes
         raise OSError(98, "Address already in use")
 
     monkeypatch.setattr(forward, "free_port", taken)
-    with pytest.raises(UsageError, match="8080"), forward.forwarded("lab", "node-1", SITE, [Forward(8080, 80)]):
+    with pytest.raises(UsageError, match="8080"), forward.forwarded("lab", "node-1", FakeSite(), [Forward(8080, 80)]):
         pass
 
 
 def test_a_command_at_a_terminal(plan: Plan) -> None:
     """ssh would take a line that begins with a dash for an option."""
-    words = [str(word) for word in reach.ssh("lab", "node-1", SITE, ["powershell.exe", "-NoLogo"])]
+    words = [str(word) for word in reach.ssh("lab", "node-1", FakeSite(), ["powershell.exe", "-NoLogo"])]
     assert words[-4:-1] == ["-t", "--", f"Administrator@{plan.node('node-1').floating}"]
     assert words[-1].endswith("& powershell.exe -NoLogo")
-    assert [str(word) for word in reach.ssh("lab", "node-1", SITE)][-1] == words[-2]
+    assert [str(word) for word in reach.ssh("lab", "node-1", FakeSite())][-1] == words[-2]
 
 
 @pytest.mark.parametrize(
@@ -202,13 +200,13 @@ def test_a_command_at_a_terminal(plan: Plan) -> None:
     ],
 )
 def test_nodes_are_selected(plan: Plan, pools: list[str], systems: list[Any], names: list[str]) -> None:
-    assert [one.tag.node for one in group.select("lab", SITE, pools, systems)] == names
+    assert [one.tag.node for one in group.select("lab", FakeSite(), pools, systems)] == names
 
 
 def test_an_unknown_pool_is_named(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError, match="no pool 'x'") as caught:
-        group.select("lab", SITE, ["x"])
+        group.select("lab", FakeSite(), ["x"])
     assert caught.value.cure == "It has: node."
     monkeypatch.setattr(recorded, "standing", lambda _: [])
     with pytest.raises(NotFoundError, match="does not know the pools"):
-        group.select("lab", SITE, ["node"])
+        group.select("lab", FakeSite(), ["node"])
