@@ -504,7 +504,7 @@ class Lab:
         return operations.look.about(self.site.folder(self.name))
 
     @at_site
-    def hosts(self, nodes: Sequence[NodeStatus]) -> list[HostStatus]:
+    def hypervisors(self, nodes: Sequence[NodeStatus]) -> list[HostStatus]:
         """The hypervisors that nodes are on, with their memory; none if all are on the first.
 
         :param nodes: as :meth:`status` found them.
@@ -528,6 +528,38 @@ class Lab:
     def node(self, name: str) -> Node:
         """One node. It is not checked here; its methods raise if there is no such node."""
         return Node(self.name, name, self.site)
+
+    @at_site
+    def ssh_config(self) -> str:
+        """Entries for ``~/.ssh/config``: ssh, scp, rsync and editors know the nodes as ``NODE.LAB``, and verify them.
+
+        :raises NotFoundError: there is no such lab, or this account has no credentials for it.
+        """
+        return operations.outlets.ssh_config(self.name, self.site)
+
+    @at_site
+    def hosts(self) -> str:
+        """Lines for ``/etc/hosts``: the addresses by which this host reaches nodes, and their names.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return operations.outlets.hosts(self.name, self.site)
+
+    @at_site
+    def environment(self) -> dict[str, str]:
+        """The variables with which winlab and kubectl use the lab.
+
+        :raises NotFoundError: there is no such lab.
+        """
+        return operations.outlets.environment(self.name, self.site)
+
+    @at_site
+    def inventory(self) -> str:
+        """An inventory for Ansible, as YAML: groups by role, system and pool. There is no secret in it.
+
+        :raises NotFoundError: there is no such lab, or this account has no credentials for it.
+        """
+        return operations.outlets.inventory(self.name, self.site)
 
     @at_site
     def select(self, *, pools: Sequence[str] = (), systems: Sequence[SystemName] = ()) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from winlab.adapters.vm.console import Port
     from winlab.design.system import SystemName
     from winlab.operations.copy import Copied
+    from winlab.operations.forward import Forward
     from winlab.operations.move import Moved
+    from winlab.operations.outlets import Login
     from winlab.operations.reach import Desktop, Screen
 
 
@@ -149,6 +151,54 @@ class Node:
         :raises GuestError: the node does not run.
         """
         return operations.reach.ssh(self.lab, self.name, self.site, command)
+
+    @at_site
+    def login(self) -> Login:
+        """The node's user, and its password or key.
+
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        """
+        operations.reach.machine(self.lab, self.name, self.site)
+        return next(one for one in operations.outlets.logins(self.lab, self.site) if one.node == self.name)
+
+    @contextmanager
+    def forwarded(self, *ports: str) -> Iterator[tuple[list[Forward], Callable[[], str | None]]]:
+        """Ports of the node as ports of this host's loopback, by ssh, for the length of a with-block.
+
+        The with-block gets the ports, and a function: None while ssh runs, then its errors.
+
+        :param ports: ``[LOCAL:]REMOTE`` each; without LOCAL the same port, 0 is any free one.
+        :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
+        :raises UsageError: a port is malformed, or can't be used here.
+        :raises GuestError: the node does not run.
+        :raises HostError: ssh does not connect.
+        """
+        wanted = [operations.forward.Forward.parse(port) for port in ports]
+        with self.site.in_use(), operations.forward.forwarded(self.lab, self.name, self.site, wanted) as made:
+            yield made
+
+    @at_site
+    def log(
+        self,
+        unit: str,
+        sink: Sink,
+        *,
+        lines: int = 60,
+        since: str = "",
+        follow: bool = False,
+        stop: Stop = None,
+    ) -> None:
+        """Pass on the last lines of one log, and with *follow* what is added to it, until *stop* is set.
+
+        :param unit: of systemd on Linux; on Windows kubelet, containerd, kube-proxy, kubeadm, network, or a file.
+        :param since: only lines of the last ``10m`` or so, on Linux; replaces *lines*.
+        :raises NotFoundError: there is no such lab, node or log.
+        :raises UsageError: the node can't be asked this.
+        :raises GuestError: the node does not run, can't be reached, or refuses.
+        :raises OSError: what *sink* raises.
+        """
+        ago = operations.follow.seconds(since) if since else None
+        operations.follow.log(self.lab, self.name, self.site, unit, sink, lines=lines, since=ago, follow=follow)
 
     @at_site
     def screen(self) -> Screen:

@@ -10,7 +10,7 @@ import re
 import shlex
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,14 +156,20 @@ def forwarded_port(there: Remote, port: int) -> Iterator[int]:
 
     :raises HostError: ssh does not connect, or may not forward.
     """
-    here = _free_port()
+    here = free_port()
     with _forwarding(there, f"{loopback.ADDRESS}:{here}:{loopback.ADDRESS}:{port}", lambda: loopback.listens(here)):
         yield here
 
 
-def _free_port() -> int:
+def free_port(port: int = 0) -> int:
+    """A port of the loopback on which nothing listens.
+
+    :param port: this one; 0: any.
+    :raises OSError: something listens there, or this user may not.
+    """
     with socket.socket() as probe:
-        probe.bind((loopback.ADDRESS, 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ssh: connections that ended don't matter
+        probe.bind((loopback.ADDRESS, port))
         return int(probe.getsockname()[1])
 
 
@@ -171,13 +177,29 @@ def _free_port() -> int:
 def _forwarding(there: Remote, what: str, is_ready: Callable[[], bool]) -> Iterator[None]:
     """ssh with ``-L``, once it is ready, for the length of a with-block."""
     words = there.words("-N", "-T", "-oExitOnForwardFailure=yes", "-oControlPath=none", f"-L{what}")
+    with forwarding(words, is_ready, str(there), there.cure):
+        yield
+
+
+@contextmanager
+def forwarding(
+    words: Sequence[str | Path], is_ready: Callable[[], bool], name: str, cure: str
+) -> Iterator[Callable[[], str | None]]:
+    """A command line of ssh that forwards, once it is ready, for the length of a with-block.
+
+    The with-block gets a function: None while ssh runs, then its errors.
+
+    :param is_ready: whether the socket here is there.
+    :param name: of the other side, for messages.
+    :raises HostError: ssh does not connect, or may not forward.
+    """
     with run.beside(words) as ended:
         patience, end = stopping.Patience(), time.monotonic() + FORWARDED
         while True:
             said = ended()
             if said is not None or time.monotonic() > end:
-                raise HostError(f"ssh can't connect to '{there}'.", why=said or "It does not answer.", cure=there.cure)
+                raise HostError(f"ssh can't connect to '{name}'.", why=said or "It does not answer.", cure=cure)
             if is_ready():
                 break
             patience.sleep(POLL)
-        yield
+        yield ended

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import io
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from winlab import settings
+from winlab.cli import streams
 from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
 from winlab.cli.session import Format, LabName, current
 from winlab.cli.work import plan_of
+from winlab.errors import ExitCode, UsageError
+from winlab.printable import printable
 
+if TYPE_CHECKING:
+    from winlab import Lab
+
+ONE_LOG = "Run 'winlab logs node-1 kubelet -f', for example."
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
 SPEC, SOURCES = SpecFlags(), SourceFlags()
 
@@ -37,7 +47,6 @@ def kubeconfig(
 ) -> None:
     """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
     from winlab import Lab
-    from winlab.errors import UsageError
 
     own = Lab(lab)
     if use and not merge:
@@ -106,20 +115,50 @@ def load(
 
 def logs(
     node: NodeName = "",
-    lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines of each log.")] = 60,
+    unit: Annotated[
+        str, typer.Argument(help="One log: kubelet, containerd, another unit of systemd; on Windows also a file.")
+    ] = "",
+    lines: Annotated[int, typer.Option("--lines", "--tail", "-n", help="How many lines of each log.")] = 60,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing one log until Ctrl-C.")] = False,
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="One log's lines of the last 30s, 10m, 2h; on Linux.")
+    ] = "",
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
+    """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'.
+
+    Examples: winlab logs node-1 · winlab logs node-1 kubelet -f · winlab logs controller-1 kubelet --since 10m
+    """
     from winlab import Lab
 
     own = Lab(lab)
+    if unit or follow or since:
+        if not node or output is Output.JSON:
+            raise UsageError("--follow and --since are for one log of one node, as text.", cure=ONE_LOG)
+        _one_log(own, node, unit or "kubelet", lines, since, follow=follow)
+        return
     reports = own.logs(node, lines)
     report_silent(own.site)
     if output is Output.JSON:
         current().result = [dataclasses.asdict(report) for report in reports]
     else:
         say("\n\n".join(str(report) for report in reports))
+
+
+def _one_log(lab: Lab, node: str, unit: str, lines: int, since: str, *, follow: bool) -> None:
+    out = streams.writer(sys.stdout.buffer)
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    current().left_running = "Nothing: only the log was shown."
+
+    def show(chunk: bytes) -> None:
+        # a node wrote it: it may not send the terminal what the terminal obeys
+        out(printable(decoder.decode(chunk)).encode())
+
+    try:
+        lab.node(node).log(unit, show, lines=lines, since=since, follow=follow)
+    except BrokenPipeError:
+        raise typer.Exit(ExitCode.CLOSED) from None
 
 
 def lock(

@@ -17,6 +17,7 @@ from winlab.cli.complete import complete_nodes, complete_pools
 from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode, UsageError
 
+LONGEST = 1 << 16  # bytes of a line that is kept until its end comes
 GROUPS = frozenset({"--all", "--pool", "--linux", "--windows"})  # flags that stand in the place of a node
 
 
@@ -172,6 +173,8 @@ class Prefixed:
         with self._lock:
             *lines, self._rest[node] = (self._rest.get(node, b"") + chunk).split(b"\n")
             prefix = f"{node:<{self._width}} | ".encode()
+            if len(self._rest[node]) > LONGEST:
+                lines, self._rest[node] = [*lines, self._rest[node]], b""
             if lines:
                 self._write(b"".join(prefix + line.removesuffix(b"\r") + b"\n" for line in lines))
 

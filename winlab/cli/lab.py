@@ -180,7 +180,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             row["cluster"] = node.tag.is_member  # type: ignore[assignment]
             row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
             row["kubernetes"] = node.kubernetes
-        hosts = [asdict(one) for one in lab.hosts(statuses)]
+        hosts = [asdict(one) for one in lab.hypervisors(statuses)]
         current().result = {"lab": lab.name, "nodes": nodes, "hosts": hosts, "faults": [one.id for one in faults]}
     else:
         from winlab.cli.status_view import show

@@ -27,6 +27,7 @@ from winlab.cli import (
     iso,
     lab,
     node,
+    outlets,
     power,
     reconcile,
     repair,
@@ -71,6 +72,7 @@ node.register(app)
 execute.register(app)
 copy.register(app)
 screens.register(app)
+outlets.register(app)
 power.register(app)
 cluster.register(app)
 watch.register(app)

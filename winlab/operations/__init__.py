@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from winlab.operations import elsewhere as elsewhere
     from winlab.operations import explain as explain
     from winlab.operations import faults as faults
+    from winlab.operations import follow as follow
+    from winlab.operations import forward as forward
     from winlab.operations import golden as golden
     from winlab.operations import graph as graph
     from winlab.operations import group as group
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from winlab.operations import logs as logs
     from winlab.operations import look as look
     from winlab.operations import move as move
+    from winlab.operations import outlets as outlets
     from winlab.operations import owner as owner
     from winlab.operations import planning as planning
     from winlab.operations import power as power

@@ -138,7 +138,7 @@ def test_a_forwarded_socket_is_in_a_private_folder(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_port_is_forwarded_while_ssh_runs_and_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_free_port", lambda: 5901)
+    monkeypatch.setattr(remote, "free_port", lambda: 5901)
     monkeypatch.setattr(loopback, "listens", lambda port: port == 5901)
     beside, started = ssh_that(None)
     monkeypatch.setattr(run, "beside", beside)

@@ -160,6 +160,8 @@ def test_lines_of_nodes_are_not_mixed() -> None:
         prefixed(node, chunk)
     prefixed.end()
     assert bytes(out) == b"a | 1\nb | x\na | 23\nb | \xff\n"
+    prefixed("a", b"z" * (1 << 20))  # an endless line
+    assert out.endswith(b"z\n")
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(

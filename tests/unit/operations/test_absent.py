@@ -165,8 +165,8 @@ def test_status_has_the_hosts_of_a_lab_on_several(world: World, monkeypatch: pyt
     monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1024)
     first, second = node("controller-1", "hypervisor-1"), node("node-2", SECOND, look.UNKNOWN, str(OFF))
     lost = node("node-1", "hypervisor-3", look.LOST, "It was forgotten.")
-    assert Lab("lab", world).hosts([first]) == []
-    assert Lab("lab", world).hosts([lost, second, first]) == [
+    assert Lab("lab", world).hypervisors([first]) == []
+    assert Lab("lab", world).hypervisors([lost, second, first]) == [
         HostStatus("hypervisor-1", "answers", ("controller-1",), 8192, 1024),
         HostStatus(SECOND, "unknown", ("node-2",), problem=str(OFF)),
         HostStatus("hypervisor-3", "lost", ("node-1",), problem="It was forgotten."),

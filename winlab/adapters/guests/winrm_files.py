@@ -34,17 +34,6 @@ ROW = (
 HOME = "[Console]::WriteLine([Convert]::ToBase64String([Text.Encoding]::UTF8.GetBytes($env:USERPROFILE)))"
 LOOK = f"$links = $false; if (Test-Path -LiteralPath $p) {{ $i = Get-Item -LiteralPath $p -Force; {ROW} }}"
 LIST = f"$links = $true; foreach ($i in @(Get-ChildItem -LiteralPath $p -Force)) {{ {ROW} }}"
-READ = (
-    "$f = [IO.File]::Open($p, 'Open', 'Read', 'ReadWrite'); [void]$f.Seek(@AT@, 'Begin'); "
-    "$b = New-Object -TypeName 'byte[]' -ArgumentList @SIZE@; $n = 0; "
-    "while ($n -lt $b.Length) { $r = $f.Read($b, $n, $b.Length - $n); if ($r -le 0) { break }; $n += $r }; "
-    "$f.Close(); [Console]::WriteLine([Convert]::ToBase64String($b, 0, $n))"
-)
-WRITE = (
-    "$t = @($input) -join ''; if (-not $t) { $t = [Console]::In.ReadToEnd() }; "
-    "$d = [Convert]::FromBase64String($t); $f = [IO.File]::Open($p, 'OpenOrCreate', 'Write'); "
-    "$f.SetLength(@AT@); [void]$f.Seek(@AT@, 'Begin'); $f.Write($d, 0, $d.Length); $f.Close()"
-)
 REPLACE = (
     "if ([IO.File]::Exists($q)) { [IO.File]::Replace($p, $q, [NullString]::Value) } else { [IO.File]::Move($p, $q) }"
 )
@@ -98,8 +87,7 @@ class WinRmFiles:
         """See the interface."""
         while size > 0:
             wanted = min(size, BLOCK)
-            line = READ.replace("@AT@", str(offset)).replace("@SIZE@", str(wanted))
-            block = _bytes(self._run(line, path).strip())[:wanted]
+            block = _bytes(self._run(_reading(offset, wanted), path).strip())[:wanted]
             if not block:
                 return
             yield block
@@ -111,10 +99,10 @@ class WinRmFiles:
             self._run(REMOVE, path)
         written = False
         for block in _collected(blocks):
-            self._run(WRITE.replace("@AT@", str(offset)), path, _lines(block))
+            self._run(_writing(offset), path, _lines(block))
             offset, written = offset + len(block), True
         if not written:
-            self._run(WRITE.replace("@AT@", str(offset)), path, b"\n")
+            self._run(_writing(offset), path, b"\n")
 
     def replace(self, path: str, target: str, mode: int | None) -> None:  # noqa: ARG002 - see has_modes
         """See the interface."""
@@ -156,6 +144,23 @@ class WinRmFiles:
         if "FileNotFoundException" in why or "DirectoryNotFoundException" in why or "PathNotFound" in why:
             raise NotFoundError(f"There is no '{path}' on '{self.name}'.")
         raise GuestError(f"'{self.name}' refuses '{path}'.", why=why)
+
+
+def _reading(offset: int, size: int) -> str:
+    return (
+        f"$f = [IO.File]::Open($p, 'Open', 'Read', 'ReadWrite'); [void]$f.Seek({offset}, 'Begin'); "
+        f"$b = New-Object -TypeName 'byte[]' -ArgumentList {size}; $n = 0; "
+        "while ($n -lt $b.Length) { $r = $f.Read($b, $n, $b.Length - $n); if ($r -le 0) { break }; $n += $r }; "
+        "$f.Close(); [Console]::WriteLine([Convert]::ToBase64String($b, 0, $n))"
+    )
+
+
+def _writing(offset: int) -> str:
+    return (
+        "$t = @($input) -join ''; if (-not $t) { $t = [Console]::In.ReadToEnd() }; "
+        "$d = [Convert]::FromBase64String($t); $f = [IO.File]::Open($p, 'OpenOrCreate', 'Write'); "
+        f"$f.SetLength({offset}); [void]$f.Seek({offset}, 'Begin'); $f.Write($d, 0, $d.Length); $f.Close()"
+    )
 
 
 def _quoted(text: str) -> str:

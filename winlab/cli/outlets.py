@@ -1,0 +1,137 @@
+"""A lab for other programs: port-forward, ssh-config, hosts, env, inventory, credentials."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from winlab import settings
+from winlab.cli.common import NodeName, Output, say
+from winlab.cli.session import Format, LabName, current
+
+LOOK = 0.2  # seconds between two looks whether ssh still runs
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to *app*."""
+    app.command("port-forward")(port_forward)
+    app.command("ssh-config")(ssh_config)
+    app.command()(hosts)
+    app.command()(env)
+    app.command()(inventory)
+    app.command()(credentials)
+
+
+def port_forward(
+    node: NodeName,
+    ports: Annotated[list[str], typer.Argument(metavar="[LOCAL:]REMOTE...", help="0 as LOCAL: any free port.")],
+    lab: LabName = settings.DEFAULT_LAB,
+) -> None:
+    """Forward ports of this host's loopback to a node's, by ssh, until Ctrl-C.
+
+    Example: winlab port-forward node-1 8080:80
+    """
+    from winlab import Lab
+    from winlab.errors import GuestError
+
+    with Lab(lab).node(node).forwarded(*ports) as (made, ended):
+        for one in made:
+            say(f"127.0.0.1:{one.local} -> {node}:{one.remote}")
+        say("Until Ctrl-C.", error=True)
+        sys.stdout.flush()
+        try:
+            while (why := ended()) is None:
+                time.sleep(LOOK)
+        except KeyboardInterrupt:
+            return
+    raise GuestError(f"The ssh connection to '{node}' was lost.", why=why, cure="Run the same command again.")
+
+
+def ssh_config(lab: LabName = settings.DEFAULT_LAB) -> None:
+    """Print entries for ~/.ssh/config, so that ssh, scp, rsync and editors know the nodes, as NODE.LAB.
+
+    Example: winlab ssh-config >> ~/.ssh/config; ssh node-1.lab
+    """
+    from winlab import Lab
+
+    say(Lab(lab).ssh_config(), end="")
+
+
+def hosts(lab: LabName = settings.DEFAULT_LAB) -> None:
+    """Print lines for /etc/hosts: the nodes' addresses and names.
+
+    Example: winlab hosts | sudo tee -a /etc/hosts
+    """
+    from winlab import Lab
+
+    say(Lab(lab).hosts(), end="")
+
+
+def env(
+    lab: LabName = settings.DEFAULT_LAB,
+    shell: Annotated[
+        Literal["sh", "fish"] | None, typer.Option("--shell", help="By default as SHELL says: fish, or else sh.")
+    ] = None,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print commands for your shell, after which winlab and kubectl use this lab.
+
+    Examples: eval "$(winlab env --lab ci)" · winlab env --lab ci | source (fish)
+    """
+    from winlab import Lab
+
+    variables = Lab(lab).environment()
+    if output is Output.JSON:
+        current().result = variables
+        return
+    is_fish = shell == "fish" or (shell is None and Path(os.environ.get("SHELL", "")).name == "fish")
+    for name, value in variables.items():
+        say(f"set -gx {name} {_fish(value)}" if is_fish else f"export {name}={shlex.quote(value)}")
+
+
+def _fish(text: str) -> str:
+    """A word in fish's single quotes, in which backslashes count (fishshell.com/docs/current/language.html#quotes)."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def inventory(lab: LabName = settings.DEFAULT_LAB) -> None:
+    """Print an inventory for Ansible: groups by role, system and pool. There is no password in it.
+
+    Example: winlab inventory > hosts.yaml; ansible -i hosts.yaml linux -m ping
+    """
+    from winlab import Lab
+
+    say(Lab(lab).inventory(), end="")
+
+
+def credentials(
+    node: NodeName,
+    password: Annotated[bool, typer.Option("--password", help="Print only the password.")] = False,
+    lab: LabName = settings.DEFAULT_LAB,
+    output: Format = Output.TABLE,
+) -> None:
+    """Print a node's user, and its password or ssh key. They are the lab's secrets."""
+    from winlab import Lab
+    from winlab.errors import NotFoundError
+
+    login = Lab(lab).node(node).login()
+    if password:
+        if not login.password:
+            raise NotFoundError(f"'{node}' has no password.", cure=f"Its key is '{login.key}'.")
+        say(login.password)
+    elif output is Output.JSON:
+        current().result = {**dataclasses.asdict(login), "key": str(login.key)}
+    else:
+        say(f"user      {login.user}")
+        say(f"address   {login.address}")
+        if login.password:
+            say(f"password  {login.password}")
+        say(f"ssh key   {login.key}")
