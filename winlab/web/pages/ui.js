@@ -19,7 +19,7 @@ async function look() {
   try {
     show(await ask(`/state${chosen ? `?lab=${encodeURIComponent(chosen)}` : ""}`));
   } catch (error) {
-    $("trouble").textContent = error.message === "Failed to fetch" ? "winlab ui has ended." : error.message;
+    $("trouble").textContent = error instanceof TypeError ? "winlab ui has ended." : error.message;
   }
   setTimeout(look, EVERY);
 }
