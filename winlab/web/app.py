@@ -96,7 +96,7 @@ class Labs:
                 self._views.pop(name, None)
         if found is not None:
             trouble = list(found.unknown)
-        labs = [] if found is None else [_lab(name, machines) for name, machines in sorted(found.labs.items())]
+        labs = None if found is None else [_lab(name, machines) for name, machines in sorted(found.labs.items())]
         return JSONResponse({"labs": labs, "trouble": trouble, "jobs": self.jobs.documents(), "view": view})
 
     def _graph(self, request: Request) -> Response:

@@ -57,4 +57,4 @@ class Latest(Generic[T]):
             self._error = error
         with self._lock:
             self._thread = None
-        self._first.set()
+            self._first.set()
