@@ -101,6 +101,7 @@ def _files(folder: Path) -> set[str]:
 def test_data_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
     for folder in ("images", "unattend", "specs"):
         assert _files(TOP / folder) == _files(installed / "winlab" / "_data" / folder)
+    assert _files(TOP / "winlab" / "web") == _files(installed / "winlab" / "web")
     assert _files(TOP / "standin" / "winlab_standin") == _files(installed / "winlab_standin")
     winlab(installed, "plan", "--rehearse", "--render", str(tmp_path))
     assert (tmp_path / "node-1" / "answer" / "Autounattend.xml").exists()

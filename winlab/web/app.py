@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
@@ -96,14 +96,17 @@ class Labs:
                 self._views.pop(name, None)
         if found is not None:
             trouble = list(found.unknown)
-        labs = [] if found is None else [_lab(name, machines) for name, machines in sorted(found.labs.items())]
+        labs = None if found is None else [_lab(name, machines) for name, machines in sorted(found.labs.items())]
         return JSONResponse({"labs": labs, "trouble": trouble, "jobs": self.jobs.documents(), "view": view})
 
     def _graph(self, request: Request) -> Response:
         return Response(self._lab(request).graph(), media_type="image/svg+xml")
 
     def _timeline(self, request: Request) -> Response:
-        return HTMLResponse(self._lab(request).timeline("last").html())
+        try:
+            return HTMLResponse(self._lab(request).timeline("last").html())
+        except NotFoundError as error:
+            return PlainTextResponse(error.what)
 
     def _snapshots(self, request: Request) -> Response:
         return JSONResponse([_snapshot(one) for one in self._lab(request).snapshots.list()])
@@ -142,7 +145,7 @@ def _application(*routes: Route | WebSocketRoute) -> Starlette:
 def _file(request: Request) -> Response:
     path = request.path_params["path"]
     if path not in files():
-        return Response("There is no such file.\n", 404, media_type="text/plain")
+        return PlainTextResponse("There is no such file.\n", 404)
     return Response(files()[path], media_type=kind(path))
 
 

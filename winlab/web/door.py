@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import secrets
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
@@ -62,7 +62,7 @@ class Door:
             await WebSocket(scope, receive, send).close(1008, refusal)
         elif refusal:
             await PlainTextResponse(refusal + "\n", 403, HEADERS)(scope, receive, send)
-        elif TOKEN in connection.query_params:
+        elif TOKEN in connection.query_params and scope["type"] == "http":
             await self._welcome(connection)(scope, receive, send)
         else:
             await self._inside(scope, receive, _with_headers(send) if scope["type"] == "http" else send)
@@ -72,7 +72,7 @@ class Door:
         host = connection.headers.get("host", "")
         if not self._is_of_user(connection.scope):
             return "This connection is of another user's program."
-        if urlsplit(f"//{host}").hostname not in HOSTS:
+        if host.partition(":")[0] not in HOSTS:
             return "This name is not that of the loopback."
         is_look = connection.scope["type"] == "http" and connection.scope["method"] in ("GET", "HEAD")
         if not is_look and connection.headers.get("origin") != f"http://{host}":
@@ -92,7 +92,8 @@ class Door:
         """The same page without the token, and the cookie."""
         self._is_used = True
         rest = urlencode([(name, value) for name, value in connection.query_params.multi_items() if name != TOKEN])
-        response = RedirectResponse(f"{connection.url.path}{'?' if rest else ''}{rest}", 303, HEADERS)
+        path = connection.url.path.lstrip("/")  # two slashes would be another host
+        response = RedirectResponse(f"/{path}{'?' if rest else ''}{rest}", 303, HEADERS)
         response.set_cookie(self._cookie, self._session, httponly=True, samesite="lax")
         return response
 

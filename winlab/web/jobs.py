@@ -17,7 +17,7 @@ from winlab.printable import one_line
 from winlab.stopping import Stopped
 
 KEPT = 20  # jobs that have ended
-ENDING = 5.0  # seconds for all of them to stop
+ENDING = 2.0  # seconds for all of them to stop: a command has five in all
 
 
 class Given(BaseModel):

@@ -8,8 +8,6 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from typing import Generic, TypeVar
 
-from winlab.errors import WinlabError
-
 T = TypeVar("T")
 FIRST = 15.0  # seconds to wait for the first value
 UNUSED = 15.0  # seconds without a question, after which nothing is read any more
@@ -24,13 +22,13 @@ class Latest(Generic[T]):
         self._thread: threading.Thread | None = None
         self._first = threading.Event()
         self._value: T | None = None
-        self._error: WinlabError | None = None
+        self._error: Exception | None = None
         self._asked = 0.0
 
     def get(self) -> T | None:
         """The newest value; None: there is none yet.
 
-        :raises WinlabError: the generator's error, once. The next call starts it again.
+        :raises Exception: the generator's, once. The next call starts it again.
         """
         with self._lock:
             self._asked = time.monotonic()
@@ -55,8 +53,8 @@ class Latest(Generic[T]):
                         if time.monotonic() - self._asked > UNUSED:
                             self._thread = None
                             return
-        except WinlabError as error:
+        except Exception as error:  # the caller of get has it
             self._error = error
         with self._lock:
             self._thread = None
-        self._first.set()
+            self._first.set()

@@ -16,7 +16,7 @@ from winlab.web.door import TOKEN, Door
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-ENDING = 5.0  # seconds for open connections to end
+ENDING = 2.0  # seconds for open connections to end: a command has five in all
 LARGEST = 16 << 20  # bytes of a message from the browser: a pasted text
 
 

@@ -65,6 +65,10 @@ def test_the_url_opens_the_page_once_and_leaves_a_cookie(site: Site) -> None:
     assert (again.status_code, "used before" in again.text) == (403, True)
 
 
+def test_the_url_leads_to_no_other_host(site: Site) -> None:
+    assert site.ask(f"{URL}//evil.example/?token={site.door.token}").headers["location"] == "/evil.example/"
+
+
 @pytest.mark.parametrize("path", ["/", "/?token=", "/?token=x", "/files/ui.js"])
 def test_without_the_token_there_is_nothing(site: Site, path: str) -> None:
     assert site.ask(path).status_code == 403
@@ -91,7 +95,7 @@ def test_behind_sudo_the_browser_is_the_callers(monkeypatch: pytest.MonkeyPatch)
     Site().enter()
 
 
-@pytest.mark.parametrize("host", ["rebound.example:6080", "127.0.0.1.example", "10.0.0.1:6080", ""])
+@pytest.mark.parametrize("host", ["rebound.example:6080", "127.0.0.1.example", "10.0.0.1:6080", "[", ""])
 def test_a_name_that_was_rebound_to_the_loopback_is_refused(site: Site, host: str) -> None:
     assert "loopback" in site.enter().ask(Host=host).text
 

@@ -19,13 +19,15 @@ async function look() {
   try {
     show(await ask(`/state${chosen ? `?lab=${encodeURIComponent(chosen)}` : ""}`));
   } catch (error) {
-    $("trouble").textContent = error.message === "Failed to fetch" ? "winlab ui has ended." : error.message;
+    $("trouble").textContent = error instanceof TypeError ? "winlab ui has ended." : error.message;
   }
   setTimeout(look, EVERY);
 }
 
 function show(state) {
   $("trouble").textContent = state.trouble.join("\n");
+  showJobs(state.jobs);
+  if (!state.labs) return; // they have not answered yet
   if (!state.labs.some((one) => one.lab === chosen)) chosen = state.labs[0]?.lab ?? "";
   $("labs").replaceChildren(...state.labs.map((one) => {
     const running = one.nodes.filter((each) => each.state === "running").length;
@@ -38,7 +40,6 @@ function show(state) {
   $("lab").hidden = !lab;
   $("empty").hidden = Boolean(lab);
   if (lab) showLab(lab, state.view?.lab === chosen ? state.view : null);
-  showJobs(state.jobs);
 }
 
 function choose(name) {
