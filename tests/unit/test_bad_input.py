@@ -164,7 +164,7 @@ def test_a_result_of_cloud_init_of_another_shape(told: str) -> None:
 
 def test_a_malformed_version() -> None:
     with pytest.raises(ClusterError) as caught:
-        existing._version(Says('{"serverVersion": {"gitVersion": "x"}}'))
+        existing.version(Says('{"serverVersion": {"gitVersion": "x"}}'))
     assert caught.value.why
 
 

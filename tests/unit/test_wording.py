@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from test_sentences import TOP
 
-SCOPE = ["*.md", "docs/*.md", "tools/README.md", "standin/README.md", "winlab/addons/metrics_server/README.md"]
+SCOPE = ["*.md", "docs/*.md", "docs/join/*.md", "tools/README.md", "standin/README.md"]
+SCOPE += ["winlab/addons/metrics_server/README.md"]
 SCOPE += ["winlab/**/*.py", "unattend/linux/**/*.py", "tools/**/*.py", "tests/**/*.py", "standin/tests/*.py"]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell

@@ -26,7 +26,15 @@ Check = Annotated[
     typer.Option("--check", help="Only show what the cluster needs, as a table. Exit code 2: no worker can join."),
 ]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-HELP = f"Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made."
+HELP = f"""Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made.
+
+Without --kubeconfig, list the clusters that this host shows.
+
+Examples:
+  winlab join
+  winlab join --check --kubeconfig admin.conf
+  winlab join --kubeconfig admin.conf --workers 2 --os windows-2022 --lab mine
+"""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winlab.adapters.kube import diagnose
+from winlab.adapters.kube import diagnose, identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
@@ -44,6 +44,8 @@ def _ready(run: Run, node: NodePlan) -> Step:
             if node_object is None:
                 why = "the API server does not answer"
             elif diagnose.is_ready(node_object):
+                if run.plan.joins:
+                    _serve(run, node, progress)
                 return Met(None)
             else:
                 why, signs = diagnose.brief(node_object), diagnose.signs(node_object)
@@ -54,10 +56,24 @@ def _ready(run: Run, node: NodePlan) -> Step:
 
     def done() -> bool:
         node_object = ask()
-        return node_object is not None and diagnose.is_ready(node_object)
+        if node_object is None or not diagnose.is_ready(node_object):
+            return False
+        return not (run.plan.joins and identity.serving_requests(Kubectl.of(run.folder), node.name, [node.address])[0])
 
     after = [PODS_CONNECTED(run.lab, node.name), ROUTES(run.lab)]
     return Step(READY(run.lab, node.name), work, done, after, usual=run.pace.usual(15))
+
+
+def _serve(run: Run, node: NodePlan, progress: Progress) -> None:
+    """Approve the certificate with which the node's kubelet serves logs and exec, if the cluster has it ask for one.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    count, others = identity.approve_serving(Kubectl.of(run.folder), node.name, [node.address])
+    if count:
+        progress.say(f"the certificate with which {node.name} serves logs and exec is approved")
+    for reason in others:
+        progress.say(f"a certificate of {node.name} is not approved: {reason}")
 
 
 def _not_ready(run: Run, node: NodePlan) -> ClusterError:

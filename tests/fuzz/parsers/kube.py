@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from contextlib import suppress
 from pathlib import Path
@@ -9,13 +10,20 @@ from typing import Any
 
 import certificates
 import mutation
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 from fuzzing import parser
 
 from winlab import documents
-from winlab.adapters.kube import authority, diagnose, existing, kubeconfig, reduced
+from winlab.adapters.kube import authority, diagnose, discovery, existing, identity, kubeconfig, probe, reduced
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.addons import record
 from winlab.checks import objects
+from winlab.design.clusters import verdict
+from winlab.design.clusters.model import Seen
 from winlab.design.distribution import known
 from winlab.design.plan import tags
 from winlab.errors import WinlabError
@@ -118,7 +126,7 @@ NODE: dict[str, Any] = {
 
 @parser("kubectl-version", lambda: [b'{"serverVersion": {"gitVersion": "v1.36.3"}}'], mutation.JSON, 0.5)
 def version(content: bytes, folder: Path) -> None:
-    existing._version(_Says(text(content)))
+    existing.version(_Says(text(content)))
 
 
 def config_map() -> bytes:
@@ -195,5 +203,64 @@ def api_lists(content: bytes, folder: Path) -> None:
         with suppress(WinlabError):
             read()
     with suppress(WinlabError), understood("The cluster"):
-        existing._cni(kubectl)
+        existing.network(kubectl, kubectl.get("daemonsets")["items"])
     kubectl.get("nodes")
+
+
+@parser("nearby-kubeconfig", lambda: [USERS, ADMIN], mutation.YAML)
+def nearby(content: bytes, folder: Path) -> None:
+    list(discovery.in_kubeconfig(write(folder, "config", content)))
+
+
+FLANNEL_NODE = "flannel.alpha.coreos.com/backend-"
+CLUSTER_NODE: dict[str, Any] = {
+    "metadata": {
+        "name": "cp",
+        "labels": {"microk8s.io/cluster": "true"},
+        "annotations": {
+            "k3s.io/node-args": '["server", "--egress-selector-mode", "disabled"]',
+            f"{FLANNEL_NODE}type": "vxlan",
+            f"{FLANNEL_NODE}data": '{"VNI": 1}',
+        },
+    },
+    "spec": {"podCIDR": "10.42.0.0/24", "providerID": "k3s://cp"},
+    "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}], "nodeInfo": {"osImage": "x"}},
+}
+AGENT: dict[str, Any] = {
+    "metadata": {"name": "agent", "namespace": "a"},
+    "spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}], "nodeSelector": {"a": "b"}}}},
+}
+
+
+@parser(
+    "cluster-objects", lambda: [json.dumps({"items": [one]}).encode() for one in (CLUSTER_NODE, AGENT)], mutation.JSON
+)
+def cluster_objects(content: bytes, folder: Path) -> None:
+    """The nodes and DaemonSets of an external cluster, up to the verdict."""
+    kubectl = _Says(text(content))
+    with suppress(WinlabError), understood("The cluster"):
+        [probe._is_eager(row) for row in kubectl.get("daemonsets", "-A")["items"]]
+    with understood("The cluster"):
+        nodes = tuple(map(probe._node, kubectl.get("nodes")["items"]))
+    for version_ in ("v1.36.1", "v1.36.1+k3s1"):
+        assert verdict.findings(Seen(version_, nodes), "10.77.0.0/24", "192.0.2.2", ())
+
+
+@parser("serving-requests", lambda: [requested()], mutation.JSON)
+def serving_requests(content: bytes, folder: Path) -> None:
+    fit, _ = identity.serving_requests(_Says(text(content)), "node-1", ["10.0.0.1"])
+    assert len(fit) <= 1
+
+
+def requested() -> bytes:
+    """What a kubelet asks for."""
+    names = ((NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, "system:node:node-1"))
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(*one) for one in names]))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("node-1")]), critical=False)
+    pem = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()).public_bytes(Encoding.PEM)
+    spec = {
+        "request": base64.b64encode(pem).decode(),
+        "username": "system:node:node-1",
+        "usages": ["digital signature", "server auth"],
+    }
+    return json.dumps({"items": [{"metadata": {"name": "csr-1"}, "spec": spec}]}).encode()

@@ -20,6 +20,7 @@ from certificates import CA
 from lab_fakes import Api
 
 from winlab import account, run
+from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
@@ -37,7 +38,7 @@ from winlab.events import Event, Note
 from winlab.lab_folder import LabFolder
 from winlab.operations import join
 from winlab.site import Site
-from winlab.steps import joining, pod_network
+from winlab.steps import joining, pod_network, ready
 from winlab.steps.distribution.kubeadm import credentials, workers
 from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Origin
@@ -202,6 +203,28 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
 def kubelet_command(made: Plan, name: str) -> str:
     """The command line of a Windows node's kubelet."""
     return kubelet.windows_command(made.cluster.versions, nodes.member(made, made.node(name)))
+
+
+def test_a_joined_node_s_serving_certificate_is_approved_once_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = [["csr-1"], ["csr-1"], []]
+    there = runs.run(make(REHEARSAL))
+    approved: list[str] = []
+
+    def requests(_kubectl: object, node: str, given: list[str]) -> tuple[list[str], list[str]]:
+        assert (node, given) == ("node-1", ["10.77.0.101"])
+        return asked_for.pop(0), ["'csr-2': it asks for other usages"]
+
+    ready_now = node(status={"conditions": [{"type": "Ready", "status": "True"}]})
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _folder: Api({"get node node-1": ready_now})))
+    monkeypatch.setattr(identity, "serving_requests", requests)
+    monkeypatch.setattr(identity.signing, "approve", lambda _kubectl, name: approved.append(name))
+    monkeypatch.setattr(ready, "require_no_crash", lambda *_: None)
+    step, said = runs.titled(ready.steps(there), "ready node-1"), list[str]()
+    assert not step.done()
+    step.run(SimpleNamespace(say=said.append))  # type: ignore[arg-type]
+    assert approved == ["csr-1"]
+    assert "a certificate of node-1 is not approved: 'csr-2': it asks for other usages" in said
+    assert step.done()
 
 
 def test_nodes_carry_their_machine_s_label_and_the_lab_s_own_don_t() -> None:

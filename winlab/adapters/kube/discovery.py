@@ -60,27 +60,27 @@ def _contexts() -> Iterator[Candidate]:
     """The contexts of the user's kubeconfigs."""
     listed = os.environ.get("KUBECONFIG") or str(account.expanded("~/.kube/config"))
     for path in dict.fromkeys(Path(one) for one in listed.split(os.pathsep) if one):
-        try:
-            config = documents.from_yaml(_bounded(path))
-            users = {str(row["name"]): row.get("user") or {} for row in config.get("users") or []}
-            rows = [(str(row["name"]), str(row["context"].get("user"))) for row in config.get("contexts") or []][:MOST]
-        except FileNotFoundError:
-            continue
-        except PermissionError:
-            yield Candidate("", "", str(path), "", "This account may not read it.")
-            continue
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
-            yield Candidate("", "", str(path), "", "It is not a kubeconfig.")
-            continue
-        for name, user in rows:
-            if NAME.fullmatch(name):
-                yield Candidate(
-                    name,
-                    _kind_of(name),
-                    str(path),
-                    shlex.join(["--kubeconfig", str(path), "--context", name]),
-                    _acts(users.get(user)),
-                )
+        yield from in_kubeconfig(path)
+
+
+def in_kubeconfig(path: Path) -> Iterator[Candidate]:
+    """The contexts of one kubeconfig; none are used."""
+    try:
+        config = documents.from_yaml(_bounded(path))
+        users = {str(row["name"]): row.get("user") or {} for row in config.get("users") or []}
+        rows = [(str(row["name"]), str(row["context"].get("user"))) for row in config.get("contexts") or []][:MOST]
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        yield Candidate("", "", str(path), "", "This account may not read it.")
+        return
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, yaml.YAMLError):
+        yield Candidate("", "", str(path), "", "It is not a kubeconfig.")
+        return
+    for name, user in rows:
+        if NAME.fullmatch(name):
+            use = shlex.join(["--kubeconfig", str(path), "--context", name])
+            yield Candidate(name, _kind_of(name), str(path), use, _acts(users.get(user)))
 
 
 def _acts(user: Any) -> str:

@@ -92,27 +92,38 @@ def proxy_token(kubectl: Kubectl, node: str, lifetime: str) -> str:
     return kubectl.run("create", "token", subject["name"], f"--namespace={SYSTEM}", f"--duration={lifetime}").strip()
 
 
-def approve_serving(kubectl: Kubectl, node: str, addresses: Collection[str]) -> tuple[int, list[str]]:
-    """Approve what the node's kubelet asked for to serve logs and exec, if that is what the plan says.
+def serving_requests(kubectl: Kubectl, node: str, addresses: Collection[str]) -> tuple[list[str], list[str]]:
+    """What the node's kubelet asked for to serve logs and exec, and no one has decided yet.
 
     No controller of Kubernetes itself approves such requests.
 
-    :param addresses: all that the node has.
-    :returns: how many were approved, and why others were not.
+    :param addresses: all that the node has by its plan.
+    :returns: the names of those that are as planned, and why others are not.
     :raises ClusterError: the API server does not answer.
     """
     rows = kubectl.get("certificatesigningrequests", f"--field-selector=spec.signerName={SERVING}")["items"]
-    approved, reasons = 0, []
+    fit, reasons = [], []
     for row in rows:
-        spec, status = row.get("spec") or {}, row.get("status") or {}
+        name, spec, status = str(row["metadata"]["name"]), row.get("spec") or {}, row.get("status") or {}
         if spec.get("username") != user(node) or status.get("conditions"):
             continue
         if reason := _objection(spec, node, addresses):
-            reasons.append(f"'{row['metadata']['name']}': {reason}")
-            continue
-        signing.approve(kubectl, str(row["metadata"]["name"]))
-        approved += 1
-    return approved, reasons
+            reasons.append(f"'{name}': {reason}")
+        else:
+            fit.append(name)
+    return fit, reasons
+
+
+def approve_serving(kubectl: Kubectl, node: str, addresses: Collection[str]) -> tuple[int, list[str]]:
+    """Approve those of :func:`serving_requests` that are as planned.
+
+    :returns: how many, and why others are not.
+    :raises ClusterError: the API server does not answer.
+    """
+    fit, reasons = serving_requests(kubectl, node, addresses)
+    for name in fit:
+        signing.approve(kubectl, name)
+    return len(fit), reasons
 
 
 def remove(kubectl: Kubectl, node: str) -> None:

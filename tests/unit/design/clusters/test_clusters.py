@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Reach, Seen, SeenNode
 
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "join"
 VERSION = "v1.36.1"
 K3S_ARGS, RKE2_ARGS = "k3s.io/node-args", "rke2.io/node-args"
 OPEN, TUNNEL = '["server","--egress-selector-mode","disabled"]', '["server","--disable","traefik"]'
@@ -55,10 +57,11 @@ def test_what_it_has(name: str) -> None:
     )
 
 
-def test_each_has_a_row_and_a_need() -> None:
+def test_each_has_a_row_a_page_and_a_need() -> None:
     assert {kind.name for kind in known.every()} == set(TABLE)
     for kind in known.every():
         assert kind.needs
+        assert (DOCS / f"{kind.name}.md").is_file()
 
 
 def test_the_ca_s_differ_where_the_flags_do() -> None:
