@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
+from winlab.cli.common import Anyone, NodeName, report_silent, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.cli.work import plan_of
 
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -37,15 +37,20 @@ def kubeconfig(
 ) -> None:
     """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
     from winlab.errors import UsageError
 
     own = Lab(lab)
     if use and not merge:
         raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
     if not merge:
-        say(own.kubeconfig(), end="")
+        text = own.kubeconfig()
+        if not current().answer(kinds.Kubeconfig, [kinds.Kubeconfig(name=own.context, lab=lab, kubeconfig=text)]):
+            say(text, end="")
         return
     path = own.merge_kubeconfig(use=use)
+    if current().answer(kinds.Kubeconfig, [kinds.Kubeconfig(name=own.context, lab=lab, file=str(path))]):
+        return
     how = "kubectl" if use else f"kubectl --context {own.context}"
     say(f"'{path}' has the context '{own.context}' now: {how} get nodes")
 
@@ -66,15 +71,14 @@ def push(
     restore: Annotated[bool, typer.Option("--restore", help="Restore the original.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Replace a program on a running node with your own build, or restore the original."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Lab(lab, anyone=anyone).push(node, binary, restore=restore, listener=tell)
-    if output is Output.JSON:
-        current().result = {"node": node, **dataclasses.asdict(done)}
+    if current().answer(kinds.Push, [kinds.Push(name=node, lab=lab, **dataclasses.asdict(done))]):
         return
     was = "" if done.changed else " already"
     say(f"'{node}' has {'its original' if restore else 'your'} {done.program}{was}: SHA-256 {done.sha256}.")
@@ -89,15 +93,15 @@ def load(
     name: Annotated[str, typer.Option("--name", help="The image's name in the lab.", metavar="REFERENCE")] = "",
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Load a container image onto every node of its operating system."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         loaded = Lab(lab, anyone=anyone).load(image, name=name, listener=tell)
-    if output is Output.JSON:
-        current().result = [{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()]
+    rows = [kinds.ContainerImage(name=reference, lab=lab, nodes=nodes) for reference, nodes in loaded.items()]
+    if current().answer(kinds.ContainerImage, rows):
         return
     for reference, nodes in loaded.items():
         say(f"{reference} is on {', '.join(nodes)}.")
@@ -108,17 +112,16 @@ def logs(
     node: NodeName = "",
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines of each log.")] = 60,
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     own = Lab(lab)
     reports = own.logs(node, lines)
     report_silent(own.site)
-    if output is Output.JSON:
-        current().result = [dataclasses.asdict(report) for report in reports]
-    else:
+    rows = ({"name": report.node, "lab": lab, **dataclasses.asdict(report)} for report in reports)
+    if not current().answer(kinds.Log, rows):
         say("\n\n".join(str(report) for report in reports))
 
 
@@ -129,17 +132,17 @@ def lock(
         Path | None, typer.Option("--file", help="Default: winlab.lock beside the spec's file.", metavar="FILE")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 6 if something differs.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
     own = Lab()
     made = plan_of(own, wanted.load(), machines=False)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
-    if output is Output.JSON:
-        current().result = {"file": str(done.path), "written": done.written, "changes": done.changes}
+    row = kinds.Lock(name=str(done.path), written=done.written, changes=done.changes, inputs=done.inputs)
+    if current().answer(kinds.Lock, [row]):
         return
     for change in done.changes:
         say(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
@@ -37,6 +37,8 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"  # the name of each item on a line
 
 
 UNLIMITED = 1_000_000  # columns
@@ -74,7 +76,7 @@ def report_silent(site: Site) -> None:
         say(one, error=True)
 
 
-def drop_output(stream: BinaryIO | None = None) -> None:
+def drop_output(stream: BinaryIO | TextIO | None = None) -> None:
     """Discard all further output of a stream, by default the standard output: its reader has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 

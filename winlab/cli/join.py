@@ -11,9 +11,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, say
+from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.nodes import answer_nodes
+from winlab.cli.session import LabName, current
 from winlab.design.catalog import distributions
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
@@ -50,7 +51,6 @@ def join(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join an external cluster."""
     from winlab import Lab
@@ -65,16 +65,17 @@ def join(
         rehearse=changes.rehearse,
         allow=changes.allow_path or (),
     )
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         joining = own.plan_join(
             spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
     accepted = consent.accepted(accept_eula, own.terms(joining.planned))
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
-    if output is Output.TABLE:
-        what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
-        say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
-        if until is Until.CLUSTER:
-            say(own.kubectl("get", "nodes", "--output=wide"), end="")
+    if answer_nodes(own):
+        return
+    what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
+    say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+    if until is Until.CLUSTER:
+        say(own.kubectl("get", "nodes", "--output=wide"), end="")

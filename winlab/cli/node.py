@@ -8,16 +8,19 @@ import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from winlab import files, settings
-from winlab.cli.common import NodeName, Output, drop_output, say
+from winlab.cli.common import NodeName, drop_output, say
 from winlab.cli.complete import complete_hypervisors
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode
+
+if TYPE_CHECKING:
+    from winlab.cli.kinds import labs as kinds
 
 MOST_INPUT = 64 << 20  # bytes of the standard input for a command: it is in memory before the command begins
 
@@ -127,14 +130,17 @@ def vnc(
 ) -> None:
     """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     there = Lab(lab).node(node)
     with there.screen_here() as screen:
-        say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
+        row = kinds.Screen(name=node, address=screen.address, port=screen.port, password=screen.password)
+        if not current().stream(kinds.Screen, row):
+            say(f"{node}: vnc://{screen.address}:{screen.port}  password {screen.password}")
         if viewer and (hint := there.open_viewer(screen)):
-            say(hint)
+            say(hint, error=True)
         if screen.host:
-            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.")
+            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.", error=True)
             sys.stdout.flush()
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
@@ -167,13 +173,16 @@ def screenshot(
 ) -> None:
     """Write a node's screen to a PNG file."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
     from winlab.errors import UsageError
 
+    current().keep_apart(file)
     image = Lab(lab).node(node).screenshot()
     try:
         files.write_named(file, image)
     except OSError as error:
         raise UsageError(f"The screenshot can't be written to '{file}'.", why=str(error)) from error
+    current().answer(kinds.File, [kinds.File(name=str(file), bytes=len(image))])
 
 
 def move(
@@ -181,20 +190,28 @@ def move(
     host: Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)],
     cold: Annotated[bool, typer.Option("--cold", help="Shut the node down for the move.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Move a node to another hypervisor with its disks, while it runs if possible. Run again, it finishes.
 
     Example: winlab move node-1 hypervisor-2
     """
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Lab(lab).node(node).move(host, cold=cold, listener=tell)
-    if output is Output.JSON:
-        current().result = dataclasses.asdict(done)
-    elif done.how == "nothing":
+    if current().answer(kinds.Move, [move_item(done)]):
+        return
+    if done.how == "nothing":
         say(f"{node} is on '{host}' already: {done.state}")
     else:
         way = "while it ran" if done.how == "live" else "while it was off"
         say(f"{node}: moved from '{done.source}' to '{done.target}' {way}; it is {done.state}")
+
+
+def move_item(done: Any) -> kinds.Move:
+    """A move as a result."""
+    from winlab.cli.kinds import labs as kinds
+
+    more = {name: value for name, value in dataclasses.asdict(done).items() if name != "node"}
+    return kinds.Move(name=done.node, **more)
