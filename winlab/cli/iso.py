@@ -35,7 +35,9 @@ def inspect(
     with current().shown() as tell:
         report = Supplies().inspect_iso(path, sha256=sha256, listener=tell)
     if current().answer(kinds.Medium, [{"name": str(path), **report.facts(tree=tree)}]):
-        raise typer.Exit(ExitCode.USAGE if report.problems else ExitCode.OK)  # the result has the problems
+        for problem in report.problems:
+            say(problem.what, error=True)
+        raise typer.Exit(ExitCode.USAGE if report.problems else ExitCode.OK)
     _print(report, tree=tree)
     report.require_usable()
 

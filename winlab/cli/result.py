@@ -79,7 +79,7 @@ def schema(kind: str) -> dict[str, Any]:
 
     :raises NotFoundError: there is no such kind.
     """
-    made = _document(kind).json_schema(mode="serialization")
+    made = _document(kind, "ignore").json_schema(mode="serialization")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
 
 
@@ -89,12 +89,15 @@ def check(printed: str) -> None:
     :raises ValueError: it is not.
     :raises NotFoundError: there is no such kind.
     """
-    _document(json.loads(printed)["kind"]).validate_json(printed)
+    _document(json.loads(printed)["kind"], "forbid").validate_json(printed)
 
 
 @functools.cache
-def _document(kind: str) -> Any:
-    """What pydantic knows of a kind's documents: their schema, and how to check one."""
+def _document(kind: str, extra: str) -> Any:
+    """What pydantic knows of a kind's documents: their schema, and how to check one.
+
+    :param extra: what it does with fields that the kind does not have: a later version may have more.
+    """
     from typing import Literal
 
     from pydantic import TypeAdapter
@@ -103,7 +106,7 @@ def _document(kind: str) -> Any:
         raise NotFoundError(f"There is no kind '{kind}'.", cure=f"There are: {', '.join(sorted(kinds()))}.")
     part = ("error", item) if kind == "Error" else ("items", list[item])  # type: ignore[valid-type]
     made = make_dataclass(f"{kind}Document", [("apiVersion", Literal[VERSION]), ("kind", Literal[kind]), part])
-    made.__pydantic_config__ = {"extra": "forbid", "strict": True}  # type: ignore[attr-defined]
+    made.__pydantic_config__ = {"extra": extra, "strict": True}  # type: ignore[attr-defined]
     return TypeAdapter(made)
 
 

@@ -247,7 +247,11 @@ def _choose_output(value: Output) -> Output:
 
 def _choose_events(value: Path | None) -> Path | None:
     if value is not None:
-        current().record_events(value)
+        try:
+            current().record_events(value)
+        except UsageError:
+            current().output = result.requested(sys.argv[1:])  # --output may come later
+            raise
     return value
 
 
@@ -276,6 +280,7 @@ Events = Annotated[
         help="Also write progress to this file, as JSON lines.",
         metavar="FILE",
         callback=_choose_events,
+        is_eager=True,  # it also has the error of another option
         expose_value=False,
     ),
 ]
