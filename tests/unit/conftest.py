@@ -1,4 +1,4 @@
-"""Every unit test is guarded (guard.py) and waits for no disk (quick_disk.py); results are checked (documents_checked.py).
+"""Every unit test is guarded (guard.py), waits for no disk (quick_disk.py), and has its results checked.
 
 Packages of other authors: see tests/fakes/distributions.py.
 """
