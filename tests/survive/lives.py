@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import results
+
 from survive import targets, twice
 from survive.command import Outcome, Wired
 from survive.moments import COMMAND, END, MIDDLE, Point, points, stays_done

@@ -79,8 +79,7 @@ class Fake(Stage):
 
     def ask(self, *words: str) -> list[Any]:
         if words[0] == "status":
-            nodes = [{"state": "running", "answers": True}] * self.winlab.labs.get(words[2], 0)
-            return nodes
+            return [{"state": "running", "answers": True}] * self.winlab.labs.get(words[2], 0)
         rows = self.winlab.snapshots.items()
         return [{"name": name, "problem": why} for name, why in rows if name.startswith(f"{words[2]}@")]
 
