@@ -79,7 +79,8 @@ def _explained() -> Iterator[None]:
         session, context = current(), getattr(error, "ctx", None)
         where = context.command_path if context else "winlab"
         cure = f"See '{where} --help'."
-        session.misused = Failure(error.format_message(), cure=cure, exit_code=int(ExitCode.USAGE), error="UsageError")
+        what = error.format_message()
+        session.misused = (Failure(what, cure=cure, exit_code=int(ExitCode.USAGE), error="UsageError"),)
         if session.for_people:
             session.output = requested(sys.argv[1:])
         raise

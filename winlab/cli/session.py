@@ -43,7 +43,7 @@ class Session:
         self.output = Output.TABLE
         self.lab = ""  # that --lab names
         self.left_running = ""  # what an interrupt leaves running that is not a step: a sentence
-        self.misused: Failure | None = None  # why the command line can't be parsed
+        self.misused: tuple[Failure, ...] = ()  # why the command line can't be parsed
         self._document: dict[str, Any] | None = None  # the result, which :meth:`finish` prints
         self._streams = False  # documents were printed as they came
         self._events: TextIO | None = None  # where --events writes
@@ -56,7 +56,7 @@ class Session:
     @property
     def for_people(self) -> bool:
         """Whether people read the output, and not a program."""
-        return self.output is Output.TABLE
+        return self.output not in (Output.JSON, Output.YAML, Output.NAME)
 
     def answer(self, kind: type, items: Iterable[Any]) -> bool:
         """Set the result of the command; :meth:`finish` prints it for programs.
@@ -155,8 +155,8 @@ class Session:
             return
         self._finished = True
         failures = self._failed_run.failures if self._failed_run else ()
-        if isinstance(error, Exception):
-            failures = failures or Failure.each(error)
+        if not failures:
+            failures = Failure.each(error) if isinstance(error, Exception) else self.misused
         if self._events is not None and not (self._is_ended and code == 0):
             ended = replace(self._failed_run or RunEnded(), exit_code=int(code), failures=failures)
             self._write(replace(ended, support=str(support or "")))
@@ -164,8 +164,7 @@ class Session:
             return
         document = self._document
         if error is not None or (code and document is None and not self._streams):
-            failures = failures or (self.misused or _ended(code),)
-            document = result.of_failure(int(code), failures, str(support or ""))
+            document = result.of_failure(int(code), failures or (_ended(code),), str(support or ""))
         try:
             if document is not None:
                 say(result.text(document, self.output, by_line=self._streams), end="")
