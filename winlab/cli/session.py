@@ -278,6 +278,7 @@ Events = Annotated[
         "--events",
         help="Also write progress to this file, as JSON lines.",
         metavar="FILE",
+        readable=False,  # it may be the end of a pipe that another user opened
         callback=_choose_events,
         is_eager=True,  # it also has the error of another option
         expose_value=False,

@@ -23,6 +23,7 @@ from winlab.cli.session import NO_RESULT, Session
 from winlab.errors import ClusterError, ExitCode, Failure, UsageError
 from winlab.events import Note, RunEnded, RunStarted
 
+DOCS = (Path(__file__).parents[3] / "docs/output.md").read_text()
 ERROR = ClusterError("no", why="a", cure="b", evidence="c", causes=[ValueError("x")])
 FILES = [File(name="a", bytes=1), File(name="b\x1b", bytes=2)]
 
@@ -236,6 +237,7 @@ def test_every_kind_has_a_schema() -> None:
         assert made["required"] == ["apiVersion", "kind", part]
         assert made["properties"]["kind"]["const"] == kind
         assert result.kinds()[kind].__doc__
+        assert f"| `{kind}` |" in DOCS
     assert ran("schema", "Nope").exit_code == 5
 
 
