@@ -222,7 +222,7 @@ def test_an_interrupted_render_is_done_again(monkeypatch: pytest.MonkeyPatch, tm
         (["plan", "--iso", "/nowhere.iso"], 2, "can't be read"),
         (["plan", "--lab", "Bad_Name"], 2, "can't be the name of a lab"),
         (["plan", "--set", "workers.cpus=0"], 2, "workers.cpus"),
-        (["plan", "--output", "yaml"], 2, "yaml"),
+        (["plan", "--output", "xml"], 2, "xml"),
         (["nonsense"], 2, "nonsense"),
         (["create", "--os", "windows-2022"], 5, "--rehearse"),
         (["image", "build", "beos"], 5, "no image named"),
