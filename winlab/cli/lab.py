@@ -214,7 +214,7 @@ def _show_labs(found: Overview) -> None:
     from winlab.cli.kinds import labs as kinds
 
     labs = found.labs
-    items_ = (
+    shown = (
         kinds.Lab(
             name=name,
             nodes=[kinds.LabNode(m.tag.node, m.state, m.autostart) for m in labs.get(name, ())],
@@ -222,7 +222,7 @@ def _show_labs(found: Overview) -> None:
         )
         for name in sorted({*labs, *(one.lab for one in found.left)})
     )
-    if current().answer(kinds.Lab, items_):
+    if current().answer(kinds.Lab, shown):
         return
     if not labs:
         say("There are no labs.")
