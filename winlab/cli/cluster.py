@@ -120,7 +120,7 @@ def logs(
     own = Lab(lab)
     reports = own.logs(node, lines)
     report_silent(own.site)
-    rows = ({"name": report.node, "lab": lab, **dataclasses.asdict(report)} for report in reports)
+    rows = [kinds.Log.made_of(report, "node", lab=lab) for report in reports]
     if not current().answer(kinds.Log, rows):
         say("\n\n".join(str(report) for report in reports))
 

@@ -10,7 +10,6 @@ import typer
 from winlab.cli.common import print_table, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.host import recover
-from winlab.cli.node import move_item
 from winlab.cli.session import current
 from winlab.errors import ExitCode
 
@@ -95,7 +94,7 @@ def drain(
 
     with current().shown() as tell:
         done = Hosts().drain(name, undo=undo, listener=tell)
-    moved = [move_item(one) for one in done.moved]
+    moved = [kinds.Move.made_of(one, "node") for one in done.moved]
     if current().answer(kinds.Drain, [kinds.Drain(name=done.name, drained=done.drained, moved=moved)]):
         return
     for one in done.moved:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
 from typer.core import TyperCommand
@@ -18,9 +17,6 @@ from winlab.cli.common import NodeName, drop_output, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode
-
-if TYPE_CHECKING:
-    from winlab.cli.kinds import labs as kinds
 
 MOST_INPUT = 64 << 20  # bytes of the standard input for a command: it is in memory before the command begins
 
@@ -200,18 +196,10 @@ def move(
 
     with current().shown() as tell:
         done = Lab(lab).node(node).move(host, cold=cold, listener=tell)
-    if current().answer(kinds.Move, [move_item(done)]):
+    if current().answer(kinds.Move, [kinds.Move.made_of(done, "node")]):
         return
     if done.how == "nothing":
         say(f"{node} is on '{host}' already: {done.state}")
     else:
         way = "while it ran" if done.how == "live" else "while it was off"
         say(f"{node}: moved from '{done.source}' to '{done.target}' {way}; it is {done.state}")
-
-
-def move_item(done: Any) -> kinds.Move:
-    """A move as a result."""
-    from winlab.cli.kinds import labs as kinds
-
-    more = {name: value for name, value in dataclasses.asdict(done).items() if name != "node"}
-    return kinds.Move(name=done.node, **more)

@@ -102,9 +102,7 @@ def resume(
 def _show(lab: str, switched: Sequence[Any]) -> None:
     from winlab.cli.kinds import labs as kinds
 
-    rows = [
-        kinds.Power(name=one.node, lab=lab, before=one.before, state=one.state, clock=one.clock) for one in switched
-    ]
+    rows = [kinds.Power.made_of(one, "node", lab=lab) for one in switched]
     if current().answer(kinds.Power, rows):
         return
     for one in switched:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,8 +45,7 @@ def explain(
     from winlab.design.spec import Spec, options
 
     rows = options.find(Spec, path)
-    fields = ({"name": row.path, **asdict(row)} for row in rows)
-    if current().answer(kinds.SpecField, fields):
+    if current().answer(kinds.SpecField, (kinds.SpecField.made_of(row, "path") for row in rows)):
         return
     if len(rows) == 1 and rows[0].path == path:
         say(_explained(rows[0]))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from winlab.errors import Failure
 
@@ -14,6 +15,16 @@ class Item:
     """What the items of all kinds have."""
 
     name: str
+
+    @classmethod
+    def made_of(cls, value: Any, name: str, **more: Any) -> Self:
+        """An item with the fields of a dataclass.
+
+        :param name: the field that becomes the item's name.
+        :param more: further fields.
+        """
+        fields = asdict(value)
+        return cls(name=fields.pop(name), **more, **fields)
 
 
 @dataclass(frozen=True)
