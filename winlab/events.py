@@ -1,4 +1,4 @@
-"""Events: what winlab reports while it works. The terminal, ``--output json`` and the journal only listen.
+"""Events: what winlab reports while it works. The terminal, ``--events`` and the journal only listen.
 
 An event is a frozen value. As JSON (:func:`record`) it is one object, its class in the field ``event``; docs/events.md
 lists all of them and is generated from this file. A new field does not change :data:`SCHEMA`; removing a field, or

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from winlab import locks
 from winlab.errors import UsageError
@@ -109,6 +110,24 @@ def check_named(path: Path, *, stream: bool = True) -> None:
 def is_stream(path: Path) -> bool:
     """Whether a path names an open stream of this process: ``-``, /dev/stdout, /dev/stderr, or one below /dev/fd."""
     return _stream(path) is not None
+
+
+def is_stdout(path: Path) -> bool:
+    """Whether a path names the standard output."""
+    return _stream(path) == 1
+
+
+def open_named(path: Path) -> TextIO:
+    """A path that the user gave, open for lines that readers see at once; a file is emptied, a stream is used as it is.
+
+    :raises UsageError: it is a device, pipe or socket.
+    :raises OSError: it can't be written, or is a link.
+    """
+    check_named(path)
+    if (descriptor := _stream(path)) is not None:
+        return os.fdopen(os.dup(descriptor), "w", buffering=1)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "w", buffering=1)
 
 
 def _stream(path: Path) -> int | None:

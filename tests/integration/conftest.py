@@ -257,7 +257,7 @@ def golden(
         kept.forget()
     flags = _files_flags(own_files)
     path = scripted.ok("image", "build", "windows-rehearsal", *flags).strip()
-    rows = json.loads(scripted.ok("image", "list", "--output", "json"))["images"]
+    rows = scripted.items("image", "list")
     own = (own_files / "winlab-it/own.txt").read_text()
     made = Golden(next(row for row in rows if row["key"] == Path(path).parent.name), flags, own)
     kept.note(made)
@@ -363,16 +363,12 @@ def _cut_off(user: Winlab, *create: str) -> int:
     A machine that has not written to its serial port yet counts as new: its disk is as it was.
     """
     log = POOL / f"{LAB_B}.controller-1.serial.log"
-    process = user.start(*create, "--output", "json")
-    assert process.stdout is not None
-    with process:
-        for line in process.stdout:
-            event = json.loads(line)
-            if (event["event"], event.get("step")) == ("StepProgress", "boot controller-1"):
-                while process.poll() is None and not (log.exists() and log.stat().st_size):
-                    time.sleep(0.2)
-                for pid in targets.find(f"guest {LAB_B}"):
-                    os.kill(pid, signal.SIGKILL)
+    for process, event in user.follow(*create):
+        if (event["event"], event.get("step")) == ("StepProgress", "boot controller-1"):
+            while process.poll() is None and not (log.exists() and log.stat().st_size):
+                time.sleep(0.2)
+            for pid in targets.find(f"guest {LAB_B}"):
+                os.kill(pid, signal.SIGKILL)
     return process.returncode
 
 

@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess  # noqa: TID251 - tests start winlab as people do
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import results
 from survive.sample import Sampled
 from survive.traces import Traces as Traces
 from survive.traces import left as left
@@ -54,16 +57,21 @@ class Winlab:
 
     def interrupted(self, step: str, *args: str) -> int:
         """Start the command, press Ctrl-C when *step* is done; its exit code."""
-        process = self.start(*args, "--output", "json")
-        assert process.stdout is not None
-        with process:
-            for line in process.stdout:
-                event = json.loads(line)
-                if (event["event"], event.get("step")) == ("StepDone", step):
-                    process.send_signal(signal.SIGINT)
+        for process, event in self.follow(*args):
+            if (event["event"], event.get("step")) == ("StepDone", step):
+                process.send_signal(signal.SIGINT)
         return process.returncode
 
-    def start(self, *args: str) -> subprocess.Popen[str]:
+    def follow(self, *args: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+        """Start the command: it, with each of its events as it comes. It has ended when there are no more."""
+        reading, writing = os.pipe()
+        process = self.start(*args, "--events", f"/dev/fd/{writing}", pass_fds=(writing,))
+        os.close(writing)
+        with process, os.fdopen(reading) as lines:
+            for line in lines:
+                yield process, json.loads(line)
+
+    def start(self, *args: str, pass_fds: tuple[int, ...] = ()) -> subprocess.Popen[str]:
         """Start the command, whose standard output can be read and which Ctrl-C reaches."""
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "winlab", *args],
@@ -72,6 +80,7 @@ class Winlab:
             stdin=subprocess.DEVNULL,
             text=True,
             env={**os.environ, **self.env},
+            pass_fds=pass_fds,
             # a shell that started the tests in the background makes their children ignore it
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
@@ -81,8 +90,17 @@ class Winlab:
         assert done.returncode == 0, f"{args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def json(self, *args: str) -> object:
-        return json.loads(self.ok(*args, "--output", "json"))
+    def items(self, *args: str) -> list[Any]:
+        """The items of a command's result."""
+        return results.items(self.ok(*args, "--output", "json"))
+
+    def events(self, *args: str) -> list[dict[str, Any]]:
+        """The events of a command."""
+        with TemporaryDirectory() as folder:
+            Path(folder).chmod(0o777)  # it may run as another user
+            file = Path(folder, "events.jsonl")
+            self.ok(*args, "--events", str(file))
+            return results.events(file)
 
 
 @dataclass(frozen=True)
@@ -172,13 +190,12 @@ def is_ready(node: Any) -> bool:
     return any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
 
 
-def worked(printed: str) -> dict[str, str]:
-    """The steps of a command with ``--output json`` that had something to do, and how they ended.
+def worked(events: list[dict[str, Any]]) -> dict[str, str]:
+    """The steps of a command that had something to do, and how they ended, by its events.
 
     Without those that only check: a busy machine may answer the first query too late, and the second in time.
     """
-    told = (event for event in map(json.loads, printed.splitlines()) if event.get("step"))
-    kinds = {event["step"]: event["event"] for event in told}
+    kinds = {event["step"]: event["event"] for event in events if event.get("step")}
     looks = ("boot ", "ready ", "cluster DNS")
     return {step: kind for step, kind in kinds.items() if kind != "StepSkipped" and not step.startswith(looks)}
 

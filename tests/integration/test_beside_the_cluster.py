@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from harness import Traces, Winlab, added, traces, worked
 
 LAB = "it-beside"
@@ -85,8 +86,7 @@ def until_connected(lab: Winlab, where: str) -> None:
 
 def rows(lab: Winlab) -> dict[str, Any]:
     """The output of status, also if its exit code says that a node is off."""
-    found: Any = json.loads(lab("status", *ON, "--output", "json").stdout)
-    return {row["node"]: row for row in found["nodes"]}
+    return {row["name"]: row for row in results.items(lab("status", *ON, "--output", "json").stdout)}
 
 
 def test_status_shows_them(lab: Winlab) -> None:
@@ -132,14 +132,13 @@ def test_the_host_reaches_them_from_outside(lab: Winlab) -> None:
 
 
 def test_readiness_is_about_the_cluster(lab: Winlab) -> None:
-    report: Any = lab.json("test", "readiness", *ON)
-    (nodes,) = [row for row in report["results"] if row["id"] == "R4"]
+    (nodes,) = [row for row in lab.items("test", "readiness", *ON) if row["name"] == "R4"]
     assert nodes["detail"] == "2 nodes are Ready"
 
 
 def test_a_second_run_changes_nothing(lab: Winlab, create: tuple[str, ...]) -> None:
     # the profile's routes are on the nodes, which are asked each time
-    assert set(worked(lab.ok(*create, "--output", "json"))) <= {"pod routes"}
+    assert set(worked(lab.events(*create))) <= {"pod routes"}
     assert lab("diff", *ON).returncode == 0
 
 
@@ -151,8 +150,8 @@ def test_repair_brings_their_names_back(lab: Winlab, tmp_path: Path) -> None:
         *("kubectl", *ON, "--", "patch", "configmap", "coredns", "-n", "kube-system"),
         *("--type=merge", f"--patch-file={patch}"),
     )
-    told: Any = json.loads(lab("repair", *ON, "--check", "--output", "json").stdout)
-    assert [row["what"] for row in told["drifts"]] == ["names of machines"]
+    drifts = results.items(lab("repair", *ON, "--check", "--output", "json").stdout)
+    assert [row["what"] for row in drifts] == ["names of machines"]
     lab.ok("repair", *ON)
     assert corefile(lab) == whole
 
@@ -161,7 +160,7 @@ def test_one_more_and_one_less(pods: Winlab) -> None:
     pods.ok("node", "add", "agent", *ON)
     assert rows(pods)["agent-2"]["answers"]
     until_connected(pods, "agent-2:22")
-    removed = pods.ok("node", "remove", "agent-2", *ON, "--output", "json")
+    removed = pods.events("node", "remove", "agent-2", *ON)
     assert "drain agent-2" not in worked(removed)
     assert "agent-2" not in corefile(pods)
     assert "agent-2" not in rows(pods)

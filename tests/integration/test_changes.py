@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
+import results
 from harness import LAB_A, LAB_B, Labs, Winlab, ask, is_ready, nodes, text
 
 LAB = ("--lab", LAB_A)
@@ -17,7 +17,7 @@ def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     """The exit code of diff, and its output."""
     done = labs.a("diff", *words, "--output", "json")
     assert done.returncode in (0, 22), done.stderr
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, results.item(done.stdout)
 
 
 def test_sizes_change_at_the_next_start(labs: Labs) -> None:
@@ -58,10 +58,10 @@ def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winl
     text(winlab("fault", "add", "delay", "node-1", "controller-1", "--ms", "700", *LAB))
     late = _in_controller(labs, ping.format(node))
     assert float(late.rsplit("=", 1)[1].split("/")[0]) >= 700, late
-    listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
-    assert [one["id"] for one in listed] == ["delay.controller-1.node-1"]
+    listed = winlab.items("fault", "list", *LAB)
+    assert [one["name"] for one in listed] == ["delay.controller-1.node-1"]
     text(winlab("fault", "clear", *LAB))
-    assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
+    assert winlab.items("fault", "list", *LAB) == []
     rules = "sudo nft list tables && sudo tc qdisc show && echo listed"
     said = ask(labs.a, "controller-1", worker=ping.format(node), rules=rules)
     assert " 0% packet loss" in said["worker"]
@@ -93,8 +93,8 @@ def test_a_disk_is_filled_on_purpose_and_empty_again(labs: Labs, winlab: Winlab)
     text(winlab("fault", "add", "disk", "controller-1", "--free", str(wanted), *LAB))
     try:
         assert abs(_room(labs)[0] - wanted) < SLACK
-        listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
-        assert [(one["id"], one["settings"]) for one in listed] == [("disk.controller-1", {"free": wanted})]
+        listed = winlab.items("fault", "list", *LAB)
+        assert [(one["name"], one["settings"]) for one in listed] == [("disk.controller-1", {"free": wanted})]
         less = wanted + (512 << 20)
         text(winlab("fault", "add", "disk", "controller-1", "--free", str(less), *LAB))
         assert abs(_room(labs)[0] - less) < SLACK  # the file shrinks, too
@@ -108,15 +108,15 @@ def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -
     """For seconds: a node that does not report for long would become not Ready, and its pods would move."""
     text(winlab("fault", "add", "freeze", "node-1", *LAB))
     try:
-        listed = json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"]
-        assert [one["id"] for one in listed] == ["freeze.node-1"]
+        listed = winlab.items("fault", "list", *LAB)
+        assert [one["name"] for one in listed] == ["freeze.node-1"]
         refused = labs.a("exec", "node-1", "--", "hostname")
         assert (refused.returncode, "'node-1' is suspended" in refused.stderr) == (9, True), refused.stderr
         text(winlab("fault", "add", "freeze", "node-1", *LAB))  # again, which does no harm
     finally:
         text(winlab("fault", "clear", "node-1", *LAB))
-    assert {row["node"]: row["state"] for row in _rows(labs)} == {"controller-1": "running", "node-1": "running"}
-    assert json.loads(text(winlab("fault", "list", "--output", "json", *LAB)))["faults"] == []
+    assert {row["name"]: row["state"] for row in _rows(labs)} == {"controller-1": "running", "node-1": "running"}
+    assert winlab.items("fault", "list", *LAB) == []
     assert text(labs.a("exec", "node-1", "--", "hostname")).strip() == "NODE-1"
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "node/node-1", "--timeout=600s"))
 
@@ -127,14 +127,14 @@ def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winl
     boots = _starts(labs)
     text(member("fault", "add", "kill", "controller-1", *lab))
     off = labs.b("status", "--output", "json")
-    assert [row["state"] for row in json.loads(off.stdout)["nodes"]] == ["off"]
-    listed = json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"]
-    assert [one["id"] for one in listed] == ["kill.controller-1"]
+    assert [row["state"] for row in results.items(off.stdout)] == ["off"]
+    listed = member.items("fault", "list", *lab)
+    assert [one["name"] for one in listed] == ["kill.controller-1"]
     text(member("fault", "add", "kill", "controller-1", *lab))  # again, which does no harm
     text(member("fault", "clear", *lab))
     text(labs.b("start"))  # until it answers
     assert _starts(labs) > boots
-    assert json.loads(text(member("fault", "list", "--output", "json", *lab)))["faults"] == []
+    assert member.items("fault", "list", *lab) == []
 
 
 def _starts(labs: Labs) -> int:
@@ -149,8 +149,7 @@ def _room(labs: Labs) -> tuple[int, int]:
 
 
 def _rows(labs: Labs) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
-    return rows
+    return results.items(text(labs.a("status", "--output", "json")))
 
 
 def _in_controller(labs: Labs, command: str) -> str:

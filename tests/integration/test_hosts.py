@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import results
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
 SB = "unix:/run/ovn/ovnsb_db.sock"
@@ -179,7 +180,7 @@ def test_nothing_is_left_for_a_second_setup(site: Joined) -> None:
 
 def test_doctor_knows_the_site(site: Joined) -> None:
     for host, says in ((site.first, "its relay listens"), (site.second, "the controller is connected")):
-        checks = json.loads(host.winlab("doctor", "--output", "json").stdout)
+        checks = results.items(host.winlab("doctor", "--output", "json").stdout)
         found = {row["name"]: row for row in checks}
         assert found["OVN southbound"]["detail"].startswith(says)
         assert {found[name]["state"] for name in ("OVN southbound", "certificate", "tunnels")} == {"ok"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import results
 from hosts import Host, Hosts, install, one_site
 from hosts.host import WINLAB
 
@@ -57,17 +57,17 @@ def test_a_host_that_has_joined_is_added_for_all_users_and_removed(site: tuple[H
     done = first.winlab("hypervisor", "add", NAME, URI)
     assert "can carry labs" in done.stdout
     first.winlab("hypervisor", "add", NAME, URI)  # its facts are read again
-    listed = json.loads(first.winlab("hypervisor", "list", "-o", "json", user="ann").stdout)
+    listed = results.items(first.winlab("hypervisor", "list", "-o", "json", user="ann").stdout)
     assert [(one["name"], one["answers"], one["machines"]) for one in listed] == [
         ("hypervisor-1", True, 0), (NAME, True, 0),
     ]  # fmt: skip
     assert listed[1]["memory_mib"] > 0
-    shown = json.loads(first.winlab("hypervisor", "show", NAME, "-o", "json").stdout)
+    shown = results.item(first.winlab("hypervisor", "show", NAME, "-o", "json").stdout)
     assert shown["facts"]["chassis"] == second.chassis()
     assert set(shown["versions"]) == {"libvirt", "QEMU", "libvirt library"}
     assert first.winlab("list").returncode == 0
     first.winlab("hypervisor", "remove", NAME)
-    assert [one["name"] for one in json.loads(first.winlab("hypervisor", "list", "-o", "json").stdout)] == [
+    assert [one["name"] for one in results.items(first.winlab("hypervisor", "list", "-o", "json").stdout)] == [
         "hypervisor-1"
     ]
 
@@ -112,8 +112,8 @@ def test_one_whose_libvirt_hangs_is_reported(added: tuple[Host, Host, Host]) -> 
 
 def test_doctor_compares_the_hosts(added: tuple[Host, Host, Host]) -> None:
     first, second, _ = added
-    records = json.loads(first.winlab("doctor", "-o", "json", check=False).stdout)
-    found = {(one["hypervisor"], one["name"]): one for one in records if "hypervisor" in one}
+    records = results.items(first.winlab("doctor", "-o", "json", check=False).stdout)
+    found = {(one["hypervisor"], one["name"]): one for one in records if one["hypervisor"]}
     for name in ("hypervisor-1", NAME):
         assert found[name, "answers"]["detail"] == "yes"
         assert found[name, "clock"]["state"] == found[name, "QEMU"]["state"] == "ok"
@@ -152,7 +152,7 @@ def test_a_member_sees_how_far_each_host_has_followed_although_one_is_off(added:
 def test_a_laptop_reaches_the_site_by_ssh_alone(added: tuple[Host, Host, Host]) -> None:
     _, second, laptop = added
     there = ("env", "WINLAB_LIBVIRT_URI=qemu+ssh://root@h1/system", *WINLAB)
-    listed = json.loads(laptop.run(*there, "hypervisor", "list", "-o", "json", user="ann").stdout)
+    listed = results.items(laptop.run(*there, "hypervisor", "list", "-o", "json", user="ann").stdout)
     assert [(one["name"], one["answers"]) for one in listed] == [("hypervisor-1", True), (NAME, True)]
     assert "There are no labs" in laptop.run(*there, "list", user="ann").stdout
     assert "ssh" not in laptop.processes()

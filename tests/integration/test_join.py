@@ -83,8 +83,7 @@ def test_the_kubeconfig_is_a_copy_for_its_owner_alone(joined: Joined, scripted: 
 
 
 def test_a_second_run_changes_nothing(joined: Joined, scripted: Winlab) -> None:
-    done = scripted.ok(*joined.command, "--output", "json")
-    found = worked(done)
+    found = worked(scripted.events(*joined.command))
     found.pop("look at the cluster")
     assert found == {}
 
@@ -97,7 +96,7 @@ def test_another_lab_can_t_have_the_name(joined: Joined, scripted: Winlab) -> No
 
 
 def test_destroy_takes_the_node_out(joined: Joined, scripted: Winlab) -> None:
-    printed = scripted.ok("destroy", "--lab", LAB, "--output", "json")
-    assert "remove node node-1" in printed
+    done = scripted.events("destroy", "--lab", LAB)
+    assert "remove node node-1" in str(done)
     assert joined.elsewhere.get("nodes")["items"] == []
     assert added(joined.before, traces(), LAB) == []

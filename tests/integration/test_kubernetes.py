@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
@@ -88,8 +87,8 @@ def test_readiness(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
 
 def test_metrics_server_measures_the_linux_nodes(labs: Labs, winlab: Winlab) -> None:
     """An add-on, from the spec to the bundle to the cluster. The stand-in has nothing to measure."""
-    words = ("test", "readiness", "--lab", LAB_A, "--only", "metrics-server", "--output", "json")
-    rows = {row["id"]: row for row in json.loads(winlab.ok(*words))["results"]}
+    words = ("test", "readiness", "--lab", LAB_A, "--only", "metrics-server")
+    rows = {row["name"]: row for row in winlab.items(*words)}
     assert rows["metrics-server"]["outcome"] == "passed", rows
     assert "controller-1: CPU " in rows["metrics-server"]["detail"]
     assert rows["metrics-server-2"]["outcome"] == "not-in-a-rehearsal"
@@ -100,8 +99,8 @@ def test_metrics_server_measures_the_linux_nodes(labs: Labs, winlab: Winlab) -> 
 def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
     """Pods and services on Linux; the rows for Windows' own kernel say that there is none."""
     report = tmp_path / "smoke.xml"
-    printed = winlab.ok("test", "smoke", "--lab", LAB_A, "--output", "json", "--junit", str(report))
-    rows = {row["id"]: row["outcome"] for row in json.loads(printed)["results"]}
+    found = winlab.items("test", "smoke", "--lab", LAB_A, "--junit", str(report))
+    rows = {row["name"]: row["outcome"] for row in found}
     assert {rows[name] for name in ("L4", "L5", "L6", "L7", "L11")} == {"passed"}, rows
     assert {rows[name] for name in ("N1", "N2", "N3", "N4", "N6", "N8")} == {"passed"}, rows
     assert rows["1"] == rows["4"] == "not-in-a-rehearsal"

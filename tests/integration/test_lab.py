@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import results
 from browser import browser
 from harness import LAB_A, LAB_B, Golden, Labs, Winlab, added, ask, evidence, is_ready, nodes, text, traces, worked
 
@@ -35,26 +36,22 @@ def test_create_ends_with_a_table(labs: Labs) -> None:
 
 def test_status(labs: Labs) -> None:
     for _ in range(10):  # a login that times out on a busy machine is not a failure
-        found = json.loads(text(labs.a("status", "--output", "json")))
-        if all(node["answers"] for node in found["nodes"]):
+        found = results.items(text(labs.a("status", "--output", "json")))
+        if all(node["answers"] for node in found):
             break
-    assert [(n["node"], n["state"], n["answers"]) for n in found["nodes"]] == [
+    assert [(n["name"], n["state"], n["answers"]) for n in found] == [
         ("controller-1", "running", True),
         ("node-1", "running", True),
     ]
 
 
 def test_list_shows_both(labs: Labs, winlab: Winlab) -> None:
-    found = winlab.json("list")
-    assert isinstance(found, list)
-    assert {row["lab"] for row in found} >= {LAB_A, LAB_B}
+    assert {row["name"] for row in winlab.items("list")} >= {LAB_A, LAB_B}
 
 
 def test_create_again_changes_nothing(labs: Labs, winlab: Winlab) -> None:
     before = traces()
-    done = winlab("create", *labs.spec_a, "--lab", LAB_A, "--output", "json")
-    assert done.returncode == 0, done.stderr
-    assert worked(done.stdout) == {}
+    assert worked(winlab.events("create", *labs.spec_a, "--lab", LAB_A)) == {}
     assert added(before, traces(), LAB_A) == []
 
 
@@ -388,12 +385,12 @@ def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
     """Both nodes are switched off and on: another boot, the same addresses and names, Ready by a new report."""
     booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     starts = {node: _starts(labs, node) for node in ("node-1", "controller-1")}
-    before = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    before = results.items(text(labs.a("status", "--output", "json")))
     began = time.time()
     text(labs.a("restart"))
     assert min(_reported(labs).values()) >= began
     assert all(_starts(labs, node) > count for node, count in starts.items())
-    after = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    after = results.items(text(labs.a("status", "--output", "json")))
     assert [(row["address"], row["external"]) for row in after] == [(row["address"], row["external"]) for row in before]
     assert "10.77.0.11/24" in text(labs.a("exec", "controller-1", "--", "ip -4 -br addr show eth0"))
     again = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
@@ -416,7 +413,7 @@ def test_a_suspended_node_is_resumed_with_the_right_time(labs: Labs) -> None:
     assert labs.a("status").returncode == 20
     time.sleep(max(0.0, suspended + STOOD_STILL - time.monotonic()))
     printed = text(labs.a("resume", "node-1", "--output", "json"))
-    (resumed,) = json.loads(printed.splitlines()[-1])["result"]["nodes"]
+    resumed = results.item(printed)
     assert (resumed["before"], resumed["state"]) == ("suspended", "running")
     assert resumed["clock"] > 2, printed
     assert _starts(labs, "node-1") == starts
@@ -483,10 +480,9 @@ def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: W
     folder.mkdir(mode=0o700)
     winlab.ok("destroy", "--lab", LAB_A)
     assert "There is nothing" in winlab.ok("destroy", "--lab", LAB_A)
-    found = winlab.json("list")
-    assert isinstance(found, list)
-    assert LAB_A not in {row["lab"] for row in found}
-    assert LAB_B in {row["lab"] for row in found}
+    found = {row["name"] for row in winlab.items("list")}
+    assert LAB_A not in found
+    assert LAB_B in found
     assert text(labs.b("exec", "controller-1", "--", "echo", "still here")).strip() == "still here"
     member.ok("destroy", "--lab", LAB_B)
     after = traces()

@@ -5,7 +5,6 @@ The hosts are namespaces (tests/hosts); their machines are real, Debian 13 witho
 
 from __future__ import annotations
 
-import json
 import subprocess  # noqa: TID251 - captures what the LANs carry
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from harness import Winlab
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
@@ -55,8 +55,8 @@ def volumes(host: Host) -> list[str]:
 
 
 def nodes(host: Host) -> dict[str, Any]:
-    status = json.loads(host.winlab("status", "--output", "json", check=False).stdout)
-    return {node["node"]: node for node in status["nodes"]}
+    status = results.items(host.winlab("status", "--output", "json", check=False).stdout)
+    return {node["name"]: node for node in status}
 
 
 def ping(lab: Lab, size: int) -> str:
@@ -67,7 +67,7 @@ def ping(lab: Lab, size: int) -> str:
 
 def test_each_host_has_a_node_and_the_plan_says_why(lab: Lab) -> None:
     assert (domains(lab.first), domains(lab.second)) == (["winlab-lab.controller-1"], ["winlab-lab.linux-1"])
-    plan = json.loads(lab.first.winlab("plan", *SPEC, "--output", "json").stdout)
+    plan = results.item(lab.first.winlab("plan", *SPEC, "--output", "json").stdout)
     assert {node["name"]: node["hypervisor"] for node in plan["nodes"]} == {
         "controller-1": "hypervisor-1", "linux-1": SECOND,
     }  # fmt: skip

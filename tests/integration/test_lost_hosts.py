@@ -7,7 +7,6 @@ docs/hypervisors-reference.md.
 
 from __future__ import annotations
 
-import json
 import subprocess  # noqa: TID251 - interrupts a command
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from hosts import MANAGEMENT, Host, Hosts, install, one_site
 from hosts.host import WINLAB
 
@@ -50,8 +50,8 @@ class Site:
 
     def states(self, fault: str, lab: str) -> dict[str, tuple[str, str]]:
         """The state and the problem of each node, as status reports them."""
-        shown = json.loads(self.timed(fault, "status", "--lab", lab, "-o", "json").stdout)
-        return {node["node"]: (node["state"], node["problem"]) for node in shown["nodes"]}
+        shown = results.items(self.timed(fault, "status", "--lab", lab, "-o", "json").stdout)
+        return {node["name"]: (node["state"], node["problem"]) for node in shown}
 
     def domains(self, host: Host) -> list[str]:
         return host.run("virsh", "-c", "qemu:///system", "list", "--all", "--name").stdout.split()
@@ -60,8 +60,8 @@ class Site:
         return [name for name in host.run("ls", "/var/lib/winlab/pool").stdout.split() if name.startswith(f"{lab}.")]
 
     def left(self) -> list[dict[str, Any]]:
-        labs = json.loads(self.first.winlab("list", "-o", "json", check=False).stdout)
-        return [{"lab": lab["lab"], **one} for lab in labs for one in lab["left"]]
+        labs = results.items(self.first.winlab("list", "-o", "json", check=False).stdout)
+        return [{"lab": lab["name"], **one} for lab in labs for one in lab["left"]]
 
 
 @pytest.fixture(scope="module")
@@ -183,9 +183,9 @@ def test_a_node_of_a_host_that_is_cut_off_is_rebuilt_on_another_one(site: Site) 
         assert site.left() == [{"lab": "again", "hypervisor": SECOND, "nodes": ["linux-1"]}]
     # the old machine runs, and has no port: never a node twice
     assert "winlab-again.linux-1" in site.domains(site.second)
-    shown = json.loads(site.first.winlab("list", "-o", "json").stdout)
-    (lab,) = [one for one in shown if one["lab"] == "again"]
-    assert [node["node"] for node in lab["nodes"]].count("linux-1") == 1
+    shown = results.items(site.first.winlab("list", "-o", "json").stdout)
+    (lab,) = [one for one in shown if one["name"] == "again"]
+    assert [node["name"] for node in lab["nodes"]].count("linux-1") == 1
     own = site.first.run("ovs-vsctl", "get", "Open_vSwitch", ".", "external_ids:system-id").stdout.strip().strip('"')
     bound = site.first.run("ovn-sbctl", "--bare", "--columns=options", "list", "Port_Binding").stdout
     assert f"requested-chassis={own}" in bound

@@ -6,7 +6,6 @@ The hosts are namespaces (tests/hosts); the node is a real Debian 13 without Kub
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import subprocess  # noqa: TID251 - captures what the LANs carry, pings, and kills a move
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from harness import Winlab
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 
@@ -37,8 +37,7 @@ class Lab:
         self.first = self.hosts[FIRST]
 
     def node(self) -> dict[str, Any]:
-        (node,) = json.loads(self.first.winlab("status", "-o", "json", check=False).stdout)["nodes"]
-        return dict(node)
+        return dict(results.item(self.first.winlab("status", "-o", "json", check=False).stdout))
 
     def where(self) -> str:
         """The hypervisor that the node is on: one alone."""
@@ -54,7 +53,7 @@ class Lab:
 
     def move(self, to: str, *words: str) -> dict[str, Any]:
         done = self.first.winlab("move", NODE, to, *words, "-o", "json")
-        return dict(json.loads(done.stdout.splitlines()[-1])["result"])  # the lines before are events
+        return dict(results.item(done.stdout))
 
     def check_moved(self, to: str) -> None:
         """The node is there alone, with what it had, and nothing is left where it was."""
@@ -160,7 +159,7 @@ def test_nothing_is_left_to_do_for_create(lab: Lab) -> None:
     before = lab.node()
     lab.first.winlab(*CREATE)
     assert lab.node() == before
-    plan = json.loads(lab.first.winlab("plan", *SPEC, "-o", "json").stdout)
+    plan = results.item(lab.first.winlab("plan", *SPEC, "-o", "json").stdout)
     assert plan["nodes"][0]["hypervisor"] == before["hypervisor"]
     assert lab.first.winlab("repair", "--check", check=False).stdout.count(NODE) == 0
 
@@ -194,7 +193,7 @@ def test_a_drained_hypervisor_is_empty_and_gets_nothing(lab: Lab) -> None:
     lab.first.winlab("hypervisor", "drain", here)
     lab.check_moved(to)
     assert "drained" in lab.first.winlab("hypervisor", "list").stdout
-    plan = json.loads(lab.first.winlab("plan", *SPEC, "--lab", "new", "-o", "json").stdout)
+    plan = results.item(lab.first.winlab("plan", *SPEC, "--lab", "new", "-o", "json").stdout)
     assert plan["nodes"][0]["hypervisor"] == to
     lab.first.winlab("hypervisor", "drain", here, "--undo")
     assert "drained" not in lab.first.winlab("hypervisor", "list").stdout

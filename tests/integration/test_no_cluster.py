@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import results
 from harness import Traces, Winlab, added, traces, worked
 
 LAB = "it-alone"
@@ -36,8 +36,8 @@ def lab(before: Traces, scripted: Winlab) -> Iterator[Winlab]:
 
 def rows(lab: Winlab) -> dict[str, Any]:
     """The output of status, also if its exit code says that nothing answers."""
-    found: Any = json.loads(lab("status", *ON, "--output", "json").stdout)
-    return {row["node"]: row for row in found["nodes"]}
+    found = results.items(lab("status", *ON, "--output", "json").stdout)
+    return {row["name"]: row for row in found}
 
 
 def test_status_shows_machines(lab: Winlab) -> None:
@@ -58,7 +58,7 @@ def test_they_know_each_other_by_name(lab: Winlab) -> None:
 def test_winlab_s_scripts_run_in_them(lab: Winlab) -> None:
     """Those for Windows are on its payload CD, which has nothing else here."""
     for name in ("agent-1", "build-1"):
-        (told,) = json.loads(lab.ok("logs", name, *ON, "--output", "json"))
+        (told,) = lab.items("logs", name, *ON)
         assert (told["problems"], bool(told["logs"])) == ([], True), told
 
 
@@ -81,7 +81,7 @@ def test_commands_that_need_a_cluster_say_so(lab: Winlab, words: tuple[str, ...]
 
 
 def test_a_second_run_changes_nothing(lab: Winlab) -> None:
-    assert worked(lab.ok(*CREATE, "--output", "json")) == {}
+    assert worked(lab.events(*CREATE)) == {}
     assert lab("diff", *ON).returncode == 0
     lab.ok("repair", *ON, "--check")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from harness import LAB_A, Labs, text
 
 NB = "--db=unix:/run/winlab/ovnnb.sock"
@@ -22,7 +23,7 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     """The exit code, and the drifts by node and what they are about."""
     done = labs.a("repair", *words, "--output", "json")
     assert done.returncode in (0, 22), done.stderr
-    return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in json.loads(done.stdout)["drifts"]}
+    return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in results.items(done.stdout)}
 
 
 @pytest.mark.slow  # containerd is restarted twice: minutes in an emulated node
@@ -67,5 +68,5 @@ def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
     # the kubelet was seen once the guests could be reached again
     assert seen.keys() >= {"known_hosts", nat, "bridge br-winlab", "node-1 state", "controller-1 kubelet"}
     assert all(one["mended"] for one in seen.values())
-    statuses = json.loads(text(labs.a("status", "--output", "json")))["nodes"]
+    statuses = results.items(text(labs.a("status", "--output", "json")))
     assert [(one["state"], one["answers"]) for one in statuses] == [("running", True), ("running", True)]

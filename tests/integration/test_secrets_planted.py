@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import results
 from harness import LAB_A, LAB_B, Labs, Winlab
 from secrets_scan import Secrets, Watch, leaks
 
@@ -18,9 +19,8 @@ from secrets_scan import Secrets, Watch, leaks
 @pytest.fixture
 def archive(labs: Labs, winlab: Winlab) -> Path:
     """Of the first lab, made by the command."""
-    made = winlab.json("support", LAB_A)
-    assert isinstance(made, dict)
-    return Path(made["archive"])
+    (made,) = winlab.items("support", LAB_A)
+    return Path(made["name"])
 
 
 def test_the_archive_is_complete(archive: Path) -> None:
@@ -84,8 +84,7 @@ def test_a_failure_ends_with_its_archive(labs: Labs, winlab: Winlab) -> None:
     done = broken("create", *labs.spec_a, "--lab", LAB_A, "--output", "json")
     assert done.returncode == 4, done.stderr
     path = Path(done.stderr.splitlines()[-1].removeprefix("everything about it: "))
-    end = json.loads(done.stdout.splitlines()[-1])
-    assert (end["event"], end["support"]) == ("RunEnded", str(path))
+    assert results.error(done.stdout)["support"] == str(path)
     with tarfile.open(path) as file:
         names = {row.name.partition("/")[2] for row in file}
     assert {"failure.json", "plan.json", "manifest.json"} <= names

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 import yaml
 from harness import LAB_A, LAB_B, Labs, On, Winlab, ask, is_ready, text, traces
 
@@ -25,8 +26,8 @@ def nodes(lab: On) -> dict[str, Any]:
 
 
 def save(lab: On, name: str) -> dict[str, Any]:
-    events = lab.user.ok("snapshot", "save", name, "--lab", lab.lab, "--output", "json").splitlines()
-    return dict(json.loads(events[-1])["result"])
+    (made,) = lab.user.items("snapshot", "save", name, "--lab", lab.lab)
+    return dict(made)
 
 
 def has(lab: On, name: str) -> bool:
@@ -92,16 +93,16 @@ class TestCopy:
         assert addresses == {"10.77.0.101", "node-1"}, "inside, it is the same"
         for node, command in (("controller-1", "hostname"), ("node-1", "hostname")):
             assert ask(copy, node, name=command)["name"].lower() == node
-        status = json.loads(text(copy("status", "--output", "json")))
-        outside = {row["external"] for row in status["nodes"]}
-        origin = json.loads(labs.a("status", "--output", "json").stdout)
-        assert all(row["answers"] for row in status["nodes"])
-        assert outside.isdisjoint(row["external"] for row in origin["nodes"])
+        status = results.items(text(copy("status", "--output", "json")))
+        outside = {row["external"] for row in status}
+        origin = results.items(labs.a("status", "--output", "json").stdout)
+        assert all(row["answers"] for row in status)
+        assert outside.isdisjoint(row["external"] for row in origin)
 
     def test_verbs_work_on_a_copy(self, copy: On) -> None:
         text(copy("suspend"))
         text(copy("resume"))
-        drifts = json.loads(text(copy("repair", "--check", "--output", "json")))["drifts"]
+        drifts = results.items(text(copy("repair", "--check", "--output", "json")))
         assert drifts == [], drifts
         save(copy, "again")
         mark(copy, "later")
@@ -200,4 +201,4 @@ class TestMember:
             assert "1 failed, 2 passed" in ran.stdout, f"{ran.stdout}\n{ran.stderr}"
             archives = [path.name for path in (folder / "archives").iterdir()]
             assert archives == ["test_users.py-test_a_failure_leaves_an_archive.tar.gz"]
-        assert not [lab["lab"] for lab in json.loads(text(user("list", "-o", "json"))) if "pytest-" in lab["lab"]]
+        assert not [lab["name"] for lab in user.items("list") if "pytest-" in lab["name"]]

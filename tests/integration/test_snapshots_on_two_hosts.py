@@ -5,13 +5,13 @@ The hosts are namespaces (tests/hosts); their machines are real, Debian 13 witho
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import results
 from harness import Winlab
 from hosts import Host, Hosts, install, one_site
 
@@ -38,7 +38,7 @@ class Lab:
 
     def result(self, *words: str) -> Any:
         """The result of a command that changes something."""
-        return json.loads(self.winlab(*words, "--output", "json").stdout.splitlines()[-1])["result"]
+        return results.item(self.winlab(*words, "--output", "json").stdout)
 
     def is_saved(self, lab: str = "lab") -> list[bool]:
         """Whether the nodes of a lab have the file that they had when the lab was saved."""
@@ -107,14 +107,14 @@ def test_each_host_keeps_the_memory_of_its_own_machine(lab: Lab, ready: dict[str
 
 
 def test_both_machines_are_put_back(lab: Lab, ready: dict[str, Any]) -> None:
-    (done,) = lab.result("reset", "ready")
+    done = lab.result("reset", "ready")
     assert done["shared"]
     assert lab.is_saved() == [True, True]
     assert {node: name for name, host in zip((FIRST, SECOND), lab.each, strict=True) for node in nodes(host)} == lab.on
 
 
 def test_a_copy_shares_the_memory_on_each_host(lab: Lab, ready: dict[str, Any]) -> None:
-    (done,) = lab.result("clone", "lab@ready", "try")
+    done = lab.result("clone", "lab@ready", "try")
     try:
         assert done["shared"]
         assert lab.is_saved("try") == [True, True]
@@ -123,7 +123,7 @@ def test_a_copy_shares_the_memory_on_each_host(lab: Lab, ready: dict[str, Any]) 
             # the lab itself, which was put back, uses the same file
             assert 0 < seen["Pss:"] < seen["Rss:"], seen
             assert seen["Private_Dirty:"] < MEMORY >> 11, seen
-        words = f"ping -c 3 -W 5 {json.loads(lab.winlab('status', '--output', 'json').stdout)['nodes'][1]['address']}"
+        words = f"ping -c 3 -W 5 {results.items(lab.winlab('status', '--output', 'json').stdout)[1]['address']}"
         assert " 0% packet loss" in lab.winlab("exec", "node-1", "--lab", "try", "--", "sh", "-c", words).stdout
     finally:
         lab.winlab("destroy", "--lab", "try")

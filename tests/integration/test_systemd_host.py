@@ -5,10 +5,10 @@ The tests are the parts of one story, in the order of the file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
+import results
 from harness import Winlab
 from systemd_host import IMAGE, LIMIT, ON, POOL, SUBNET, USER, Host, checkout, download, looks, readme
 
@@ -110,7 +110,7 @@ def failed(host: Host) -> dict[str, str]:
     """The checks of a member's and of root's doctor that fail, and the units that failed."""
     found = {}
     for doctor in ("winlab doctor", "sudo /opt/winlab/bin/winlab doctor"):
-        rows = json.loads(host(f"{doctor} --output json || true"))
+        rows = results.items(host(f"{doctor} --output json || true"))
         found |= {row["name"]: row["detail"] for row in rows if row["state"] == "fail"}
     return found | dict.fromkeys(failed_units(host), "failed")
 

@@ -6,11 +6,11 @@ each other: the last ones lose hosts for good, and take the site apart.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+import results
 from hosts import Host, Hosts, install
 from test_hosts import TLS, within
 
@@ -65,8 +65,8 @@ def join(host: Host) -> None:
 
 def doctor(host: Host) -> dict[str, str]:
     """The details of its checks, by name."""
-    checks = json.loads(host.winlab("doctor", "--output", "json", check=False).stdout)
-    return {row["name"]: row["detail"] for row in checks if "name" in row}
+    checks = results.items(host.winlab("doctor", "--output", "json", check=False).stdout)
+    return {row["name"]: row["detail"] for row in checks}
 
 
 def nbctl(host: Host, *words: str, check: bool = True) -> str:

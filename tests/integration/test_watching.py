@@ -7,13 +7,14 @@ import json
 import signal
 from pathlib import Path
 
+import results
 from harness import LAB_A, Labs, Winlab, text
 
 
 def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
     page, trace = tmp_path / "run.html", tmp_path / "run.json"
     text(labs.a("timeline", "--run", "1", "--html", str(page), "--trace", str(trace)))
-    (run,) = json.loads(text(labs.a("timeline", "--run", "1", "--output", "json")))["runs"]
+    run = results.item(text(labs.a("timeline", "--run", "1", "--output", "json")))
     assert (run["command"], run["state"], run["done"]) == ("create", "done", run["total"])
     path = [run["steps"][link["number"] - 1] for link in run["critical_path"]]
     assert {"boot controller-1", "init controller-1"} & {step["step"] for step in path}
@@ -27,14 +28,14 @@ def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_create_and_the_one_that_resumed_it(labs: Labs) -> None:
-    runs = json.loads(text(labs.b("timeline", "--run", "all", "--output", "json")))["runs"]
+    runs = results.items(text(labs.b("timeline", "--run", "all", "--output", "json")))
     states = [run["state"] for run in runs]
     assert states[-1] == "done"
     assert "interrupted" in states
     others = {"ended without a word", "failed"}  # it was killed, and once its machine
     assert others <= set(states) <= {"done", "interrupted", *others}
     last = text(labs.b("events", "--run", str(len(runs)), "--output", "json"))
-    kinds = [json.loads(line)["event"] for line in last.splitlines()]
+    kinds = [event["event"] for event in results.items(last)]
     assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
     assert "StepProgress" in kinds
 
@@ -44,7 +45,7 @@ def test_a_lab_is_watched_until_ctrl_c(labs: Labs, winlab: Winlab) -> None:
     with watching:
         assert watching.stdout is not None
         for line in watching.stdout:
-            view = json.loads(line)
+            view = results.item(line)
             if [node["state"] for node in view["nodes"]][:2] == ["running", "running"]:
                 break
         watching.send_signal(signal.SIGINT)

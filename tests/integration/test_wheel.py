@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess  # noqa: TID251 - builds and runs the wheel as people do
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import results
 
 TOP = Path(__file__).resolve().parent.parent.parent
 MOTD = TOP / "tests/fakes/addon_package"  # an add-on in a package of its own
@@ -123,7 +123,7 @@ def test_an_add_on_of_an_installed_package_is_known(extended: Path, installed: P
     assert list(extended.glob("winlab_motd-*.dist-info"))
     assert "what is said" in winlab(extended, "spec", "explain", "addons.motd")
     wish = ("--rehearse", "--set", "addons.motd={text: hello, on_nodes: true}")
-    planned = json.loads(winlab(extended, "plan", *wish, "--output", "json"))
+    planned = results.item(winlab(extended, "plan", *wish, "--output", "json"))
     assert [(row["name"], row["versions"]) for row in planned["addons"]] == [("motd", {"motd": "v1.2.0"})]
     winlab(extended, "plan", *wish, "--render", str(tmp_path))
     assert "hello" in (tmp_path / "cluster" / "addons" / "motd.yaml").read_text()  # of the package's own template

@@ -141,12 +141,12 @@ def _labs(stage: Stage) -> tuple[str, str]:
 
 def _snapshots(stage: Stage) -> dict[str, str]:
     """Their snapshots, and what is wrong with each."""
-    return {row["snapshot"]: row["problem"] for lab in _labs(stage) for row in stage.ask("snapshot", "list", lab)}
+    return {row["name"]: row["problem"] for lab in _labs(stage) for row in stage.ask("snapshot", "list", lab)}
 
 
 def _nodes(stage: Stage, lab: str) -> list[dict[str, object]]:
     """The nodes of a lab that run and answer."""
-    rows = stage.ask("status", "--lab", lab).get("nodes", [])  # a lab that does not exist has none
+    rows = stage.ask("status", "--lab", lab)  # a lab that does not exist has none
     return [row for row in rows if row["state"] == "running" and row["answers"]]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess  # noqa: TID251 - heals the host as people do, asks for labs
@@ -12,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import results
 
 from survive import targets, twice
 from survive.command import Outcome, Wired
@@ -99,12 +100,12 @@ class Stage:
 
         return run
 
-    def ask(self, *words: str) -> Any:
-        """What ``winlab WORDS --output json`` answers.
+    def ask(self, *words: str) -> list[Any]:
+        """The items of the result of ``winlab WORDS``; none if it fails.
 
         :raises ValueError: it does not answer.
         """
-        return json.loads(self._said(*words, "--output", "json"))
+        return results.document(self._said(*words, "--output", "json")).get("items", [])
 
     def _said(self, *words: str) -> str:
         command, env = [*self.wired.prefix, sys.executable, "-m", "winlab", *words], {**os.environ, **self.wired.env}

@@ -1,6 +1,7 @@
 """Runs the command ``winlab`` so that it, or another program, is killed the very moment a point comes.
 
-It sees what the command prints with ``--output json``, nothing else of it: ``wired.py ORDERS.json create ...``
+It sees the events that the command writes with ``--events``, nothing else of it: ``wired.py ORDERS.json create ...``
+They go to the standard output, in time with the command.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LOOK = 0.02  # seconds between two looks at the clock
 
 
 class _Wire:
-    """The standard output, and the kills that its lines lead to."""
+    """The file of the command's events, and the kills that its lines lead to."""
 
     def __init__(self, out: TextIO, orders: dict[str, object]) -> None:
         self._out = out
@@ -68,10 +69,12 @@ class _Wire:
 def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text())
     wire = _Wire(sys.stdout, orders)
-    sys.stdout = wire  # type: ignore[assignment]
-    sys.argv = ["winlab", *sys.argv[2:], "--output", "json"]
+    sys.argv = ["winlab", *sys.argv[2:], "--events", "the wire"]
     threading.Thread(target=wire.look, daemon=True).start()
+    from winlab import files
     from winlab.cli.main import main as winlab
+
+    files.open_named = lambda _: wire  # type: ignore[assignment, return-value]
 
     winlab()
 

@@ -29,17 +29,13 @@ The field `event` names the class. Fields may be added at any time; if a field i
 
 This page is generated from `winlab/events.py`: run `pytest tests/unit/test_events.py --regenerate`.
 
-## What `--output json` prints
+## `--events FILE`
 
-- A command that only shows something, such as `status` or `plan`, prints one JSON document of several lines.
-- A command that reports events prints one JSON object a line. The last event is `RunEnded`; a command with several runs
-  has one for each. If the command has a result, that is the line after it:
-  `{"event": "Result", "schema": 1, "result": ...}`.
-- If a command fails or is interrupted, each line is an object, too. The last one is `RunEnded`, with the command's exit
-  code, its failures and the archive for support. If the command had a result already, `Result` comes before that.
-- A flag that does not exist, or a value that it can't have, is only reported on the standard error.
+Every command that has a result takes `--events FILE` ([output.md](output.md)). It writes one JSON object per line.
+The last one is `RunEnded`, also if the command fails or is interrupted: with its exit code, its failures and the
+archive for support. A command with several runs has one for each.
 
-`jq` reads all of it: `winlab resume --output json | jq 'select(.event == "Result").result.nodes'`.
+`winlab create --events /dev/fd/3 3>&1 >/dev/null | jq 'select(.event == "StepDone").step'` prints steps as they end.
 
 """
 TYPES = {"str": "text", "int": "whole number", "float": "number", "float | None": "number or null"}

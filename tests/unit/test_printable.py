@@ -12,6 +12,7 @@ import pytest
 from winlab import cli, events
 from winlab.cli import common, main, progress
 from winlab.cli.common import Output
+from winlab.cli.kinds.labs import Autostart
 from winlab.cli.session import Session
 from winlab.errors import ClusterError, Failure, GuestError, LabError
 from winlab.events import NodeCrashed, NodeTransport, Note, StepFailed, StepProgress
@@ -111,22 +112,25 @@ def texts(value: object) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-@pytest.mark.parametrize("output", list(Output))
-def test_progress_is_printable(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
-    with Session().shown(output) as tell:
+def test_progress_is_printable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = Session()
+    session.record_events(tmp_path / "events")
+    with session.shown() as tell:
         tell(StepProgress(step="boot", text=EVIL))
         tell(StepFailed(step="boot", failure=Failure.of(GuestError(EVIL))))
-    told = capsys.readouterr()
-    assert "boot" in told.out + told.err
-    assert is_safe(told.out + told.err)
+    for told in (capsys.readouterr().err, (tmp_path / "events").read_text()):
+        assert "boot" in told
+        assert is_safe(told)
 
 
-def test_tables_texts_and_json_are_printable(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("output", list(Output))
+def test_tables_texts_and_results_are_printable(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
     common.print_table(["SEEN"], [[EVIL]])
     common.say(EVIL)
     common.say(EVIL, error=True)
     printing = Session()
-    printing.output, printing.result = Output.JSON, {"detail": EVIL}
+    printing.output = output
+    printing.answer(Autostart, [Autostart(name=EVIL, autostart=True, nodes=[EVIL], hint=EVIL)])
     printing.finish(0)
     told = capsys.readouterr()
     assert is_safe(told.out + told.err)

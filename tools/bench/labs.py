@@ -90,7 +90,9 @@ def save(stage: Stage, times: int) -> Readings:
     for _ in range(times):
         stage.settle()
         ran = stage.winlab("snapshot", "save", "measured", "--lab", BASE)
-        yield Reading("save: machines paused", float(ran.result["paused"]))
+        record = lab.snapshots.show("measured").record
+        assert record is not None
+        yield Reading("save: machines paused", record.paused)
         yield Reading("save: command ends", ran.seconds)
         lab.snapshots.delete("measured")
 

@@ -42,11 +42,6 @@ class Ran:
         """When the last step was done that reaches a kind of state; ValueError if there was none."""
         return max(at for at, one in self.events if one["event"] == "StepDone" and one["reaches"] == reaches)
 
-    @property
-    def result(self) -> Any:
-        """The result that it printed."""
-        return next(one["result"] for _, one in self.events if one["event"] == "Result")
-
 
 class Stage:
     """The labs of one run of the benchmarks.
@@ -73,14 +68,14 @@ class Stage:
 
             def note(line: str) -> None:
                 if not line.startswith('{"event"'):
-                    return  # a line of the standard error, or of a result without events
+                    return  # a line of its result, or of its progress for people
                 event = json.loads(line)
                 ran.events.append((time.monotonic() - begun, event))
                 if follow and not waiting and event["event"] == "RunStarted":
                     waiting.append(asking.submit(api.until_ready, Site().folder(follow).kubeconfig, over))
 
             try:
-                run.stream([*WINLAB, *words, "--output", "json"], note, env=env)
+                run.stream([*WINLAB, *words, "--events", "/dev/stderr"], note, env=env)
                 ran.seconds = time.monotonic() - begun
                 for one in waiting:
                     with suppress(TimeoutError):

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from lxml import etree
 
@@ -51,29 +50,6 @@ class Report:
         """One line that sums it up: ``smoke of lab: 12 passed, 1 failed``."""
         counts = ", ".join(f"{number} {outcome.value}" for outcome, number in self.counts.items())
         return f"{self.suite} of '{self.lab}': {counts or 'nothing was checked'} ({self.seconds:.0f} s)"
-
-    def document(self) -> dict[str, Any]:
-        """The report as it is printed with ``--output json``."""
-        return {
-            "suite": self.suite,
-            "lab": self.lab,
-            "begun": _time(self) + "Z",
-            "seconds": round(self.seconds, 1),
-            "failed": bool(self.failed),
-            "counts": {outcome.value: number for outcome, number in self.counts.items()},
-            "results": [
-                {
-                    "id": r.id,
-                    "title": r.title,
-                    "from": r.source,
-                    "to": r.target,
-                    "outcome": r.outcome.value,
-                    "detail": r.detail,
-                    "seconds": round(r.seconds, 1),
-                }
-                for r in self.results
-            ],
-        }
 
     def junit(self) -> bytes:
         """The report as JUnit XML, as CI systems read it.

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import print_table, say
 from winlab.cli.flags import FromFlags, SpecFlags, spread
-from winlab.cli.session import Format, current
+from winlab.cli.session import current
 from winlab.cli.work import plan_of
+
+if TYPE_CHECKING:
+    from winlab.supplies import Bundle
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
 app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
@@ -26,27 +29,25 @@ def create(
         Path | None,
         typer.Option("--to", help="Where to write it; default: the cache, where create finds it.", metavar="FILE"),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Gather everything that a spec needs: programs, container images, manifests, images. Your media: only by hash."""
     from winlab import Lab
 
     lab = Lab()
     made = plan_of(lab, wanted.load(), machines=False)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         bundle = lab.bundle(made, to, origin=sources.origin, listener=tell)
-    if output is Output.TABLE:
+    if not _answer(bundle):
         say(f"{bundle.path}: {bundle.path.stat().st_size >> 20} MiB, digest sha256:{bundle.digest}")
 
 
 @app.command()
-def show(file: File, output: Format = Output.TABLE) -> None:
+def show(file: File) -> None:
     """Show what a bundle contains."""
     from winlab import Supplies
 
     bundle = Supplies.open_bundle(file)
-    if output is Output.JSON:
-        current().result = {"digest": bundle.digest, **bundle.contents.model_dump(mode="json")}
+    if _answer(bundle):
         return
     rows = [[str(row.artifact), f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.artifacts]
     rows += [[f"image {row.recipe.name}", f"{row.size >> 10} KiB", row.sha256] for row in bundle.contents.media]
@@ -56,11 +57,20 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 
 
 @app.command()
-def verify(file: File, output: Format = Output.TABLE) -> None:
+def verify(file: File) -> None:
     """Read a whole bundle and verify its digests."""
     from winlab import Supplies
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         opened = Supplies().verify_bundle(file, listener=tell)
-    if output is Output.TABLE:
+    if not _answer(opened):
         say(f"{file} is whole; digest sha256:{opened.digest}")
+
+
+def _answer(bundle: Bundle) -> bool:
+    from winlab.cli.kinds import supplies as kinds
+
+    contents = bundle.contents.model_dump(mode="json")
+    size = bundle.path.stat().st_size
+    made = kinds.Bundle(name=str(bundle.path), digest=bundle.digest, bytes=size, contents=contents)
+    return current().answer(kinds.Bundle, [made])

@@ -13,10 +13,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import streams
-from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
+from winlab.cli.common import Anyone, NodeName, report_silent, say
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 from winlab.printable import printable
@@ -47,14 +47,19 @@ def kubeconfig(
 ) -> None:
     """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     own = Lab(lab)
     if use and not merge:
         raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
     if not merge:
-        say(own.kubeconfig(), end="")
+        text = own.kubeconfig()
+        if not current().answer(kinds.Kubeconfig, [kinds.Kubeconfig(name=own.context, lab=lab, kubeconfig=text)]):
+            say(text, end="")
         return
     path = own.merge_kubeconfig(use=use)
+    if current().answer(kinds.Kubeconfig, [kinds.Kubeconfig(name=own.context, lab=lab, file=str(path))]):
+        return
     how = "kubectl" if use else f"kubectl --context {own.context}"
     say(f"'{path}' has the context '{own.context}' now: {how} get nodes")
 
@@ -75,15 +80,14 @@ def push(
     restore: Annotated[bool, typer.Option("--restore", help="Restore the original.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Replace a program on a running node with your own build, or restore the original."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Lab(lab, anyone=anyone).push(node, binary, restore=restore, listener=tell)
-    if output is Output.JSON:
-        current().result = {"node": node, **dataclasses.asdict(done)}
+    if current().answer(kinds.Push, [kinds.Push(name=node, lab=lab, **dataclasses.asdict(done))]):
         return
     was = "" if done.changed else " already"
     say(f"'{node}' has {'its original' if restore else 'your'} {done.program}{was}: SHA-256 {done.sha256}.")
@@ -98,15 +102,15 @@ def load(
     name: Annotated[str, typer.Option("--name", help="The image's name in the lab.", metavar="REFERENCE")] = "",
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Load a container image onto every node of its operating system."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         loaded = Lab(lab, anyone=anyone).load(image, name=name, listener=tell)
-    if output is Output.JSON:
-        current().result = [{"image": reference, "nodes": nodes} for reference, nodes in loaded.items()]
+    rows = [kinds.ContainerImage(name=reference, lab=lab, nodes=nodes) for reference, nodes in loaded.items()]
+    if current().answer(kinds.ContainerImage, rows):
         return
     for reference, nodes in loaded.items():
         say(f"{reference} is on {', '.join(nodes)}.")
@@ -124,25 +128,24 @@ def logs(
         str, typer.Option("--since", metavar="TIME", help="One log's lines of the last 30s, 10m, 2h; on Linux.")
     ] = "",
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'.
 
     Examples: winlab logs node-1 · winlab logs node-1 kubelet -f · winlab logs controller-1 kubelet --since 10m
     """
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     own = Lab(lab)
     if unit or follow or since:
-        if not node or output is Output.JSON:
+        if not node or not current().for_people:
             raise UsageError("--follow and --since are for one log of one node, as text.", cure=ONE_LOG)
         _one_log(own, node, unit or "kubelet", lines, since, follow=follow)
         return
     reports = own.logs(node, lines)
     report_silent(own.site)
-    if output is Output.JSON:
-        current().result = [dataclasses.asdict(report) for report in reports]
-    else:
+    rows = [kinds.Log.made_of(report, "node", lab=lab) for report in reports]
+    if not current().answer(kinds.Log, rows):
         say("\n\n".join(str(report) for report in reports))
 
 
@@ -168,17 +171,17 @@ def lock(
         Path | None, typer.Option("--file", help="Default: winlab.lock beside the spec's file.", metavar="FILE")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 6 if something differs.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
     own = Lab()
     made = plan_of(own, wanted.load(), machines=False)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = own.lock(made, spec=wanted.spec, origin=sources.origin, file=file, check=check, listener=tell)
-    if output is Output.JSON:
-        current().result = {"file": str(done.path), "written": done.written, "changes": done.changes}
+    row = kinds.Lock(name=str(done.path), written=done.written, changes=done.changes, inputs=done.inputs)
+    if current().answer(kinds.Lock, [row]):
         return
     for change in done.changes:
         say(change)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
@@ -40,6 +40,8 @@ class Output(StrEnum):
     TABLE = "table"
     WIDE = "wide"  # a table with every column; commands see TABLE (winlab.cli.session)
     JSON = "json"
+    YAML = "yaml"
+    NAME = "name"  # the name of each item on a line
 
 
 NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
@@ -76,6 +78,6 @@ def report_silent(site: Site) -> None:
         say(one, error=True)
 
 
-def drop_output(stream: BinaryIO | None = None) -> None:
+def drop_output(stream: BinaryIO | TextIO | None = None) -> None:
     """Discard all further output of a stream, by default the standard output: its reader has seen enough."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from winlab import settings
 from winlab.cli import streams
-from winlab.cli.common import Output, say
+from winlab.cli.common import say
 from winlab.cli.complete import complete_places
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode
 
 
@@ -31,7 +31,6 @@ def copy(
     sudo: Annotated[bool, typer.Option("--sudo", help="Use the rights of root on Linux nodes.")] = False,
     recursive: Annotated[bool, typer.Option("-r", hidden=True)] = False,  # noqa: ARG001 - fingers know it from scp
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Copy files and folders into nodes, out of them, or between them. After an interruption, run it again: it resumes.
 
@@ -39,16 +38,16 @@ def copy(
     winlab cp controller-1:/etc/os-release -
     """
     from winlab import Lab
+    from winlab.cli.kinds import access as kinds
     from winlab.errors import UsageError
 
     *sources, target = places
     if not sources:
         raise UsageError("The target is missing.", cure="Run 'winlab cp SOURCE... TARGET'.")
     own, to_stream = Lab(lab), target == "-"
-    if to_stream and output is Output.JSON:
-        raise UsageError("The file goes to the standard output, so the result can't.", cure="Leave --output out.")
+    current().keep_apart(Path(target) if to_stream else None)
     try:
-        with current().shown(output) as tell:
+        with current().shown() as tell:
             done = own.copy(
                 sources,
                 target,
@@ -59,8 +58,8 @@ def copy(
             )
     except BrokenPipeError:
         raise typer.Exit(ExitCode.CLOSED) from None
-    if output is Output.JSON:
-        current().result = dataclasses.asdict(done)
+    row = kinds.Transfer(name=target, files=done.files, bytes=done.size, skipped=list(done.skipped))
+    if current().answer(kinds.Transfer, [row]):
         return
     for path in done.skipped:
         say(f"Not copied, because it is a link or not a regular file: {path}", error=True)

@@ -11,9 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
-from winlab.cli.common import Anyone, NodeName, Output, print_table, say
+from winlab.cli.common import Anyone, NodeName, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current, equip
 
 if TYPE_CHECKING:
     from winlab import Lab
@@ -41,15 +41,22 @@ def active(lab: Lab) -> list[Fault]:
         return []
 
 
-def _document(fault: Fault) -> dict[str, Any]:
-    return {
-        "id": fault.id,
-        "kind": fault.kind,
-        "nodes": fault.nodes,
-        "settings": fault.settings,
-        "effect": fault.effect(),
-        "unfinished": fault.unfinished,
-    }
+def _answer(lab: str, faults: list[Fault]) -> bool:
+    from winlab.cli.kinds import labs as kinds
+
+    rows = [
+        kinds.Fault(
+            name=one.id,
+            lab=lab,
+            kind=one.kind,
+            nodes=list(one.nodes),
+            settings=one.settings,
+            effect=one.effect(),
+            unfinished=one.unfinished,
+        )
+        for one in faults
+    ]
+    return current().answer(kinds.Fault, rows)
 
 
 def _command(kind: type[Fault]) -> Callable[..., None]:
@@ -60,9 +67,9 @@ def _command(kind: type[Fault]) -> Callable[..., None]:
 
         nodes = [given["node"], *([given["other"]] if given.get("other") else [])]
         values = {name: given[name] for name in flags if given[name] is not None}
-        with current().shown(given["output"]) as tell:
+        with current().shown() as tell:
             fault = Lab(given["lab"], anyone=given["anyone"]).add_fault(kind.kind, *nodes, listener=tell, **values)
-        if given["output"] is Output.TABLE:
+        if not _answer(given["lab"], [fault]):
             say(f"{fault.id}: {fault.effect()}.")
 
     flags = {name: field for name, field in kind.model_fields.items() if name != "nodes"}
@@ -85,7 +92,6 @@ def _command(kind: type[Fault]) -> Callable[..., None]:
         )
     parameters.append(inspect.Parameter("lab", keyword, default=settings.DEFAULT_LAB, annotation=LabName))
     parameters.append(inspect.Parameter("anyone", keyword, default=False, annotation=Anyone))
-    parameters.append(inspect.Parameter("output", keyword, default=Output.TABLE, annotation=Format))
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     work.__annotations__ = {one.name: one.annotation for one in parameters}
     work.__doc__ = kind.about
@@ -110,6 +116,7 @@ class _Kinds(TyperGroup):
             kinds.command(kind.kind)(_command(kind))
         group = typer.main.get_command(kinds)
         assert isinstance(group, TyperGroup)
+        equip(group)
         return dict(group.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -131,14 +138,14 @@ def _add() -> None:
 
 
 @app.command("list")
-def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def list_faults(lab: LabName = settings.DEFAULT_LAB) -> None:
     """Show a lab's faults."""
     from winlab import Lab
 
     faults = Lab(lab).faults()
-    if output is Output.JSON:
-        current().result = {"lab": lab, "faults": [_document(one) for one in faults]}
-    elif not faults:
+    if _answer(lab, faults):
+        return
+    if not faults:
         say(f"The lab '{lab}' has no faults.")
     else:
         rows = [[one.label, " and ".join(one.nodes), one.effect()] for one in faults]
@@ -152,12 +159,11 @@ def clear(
     which: Which = "",
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Undo faults: one, those of a node, or all."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         cleared = Lab(lab, anyone=anyone).clear_faults(which, listener=tell)
-    if output is Output.TABLE:
+    if not _answer(lab, cleared):
         say(f"Cleared: {', '.join(one.id for one in cleared)}." if cleared else "There is nothing to clear.")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import print_table, say
 from winlab.cli.flags import SpecFlags, spread
-from winlab.cli.session import Format, current
+from winlab.cli.session import current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -31,21 +32,21 @@ def register(app: typer.Typer) -> None:
     app.add_typer(_host, name="host")
 
 
-def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE) -> None:  # noqa: B008 - frozen
+def doctor(wanted: SpecFlags = SpecFlags(spec="")) -> None:  # noqa: B008 - frozen
     """Check that this host has what labs need. Exit code 4 if something is missing.
 
     With --spec (and create's other options), memory, disk and cores are checked against that spec. If other hosts
     have joined its site, they are compared with it.
     """
+    from winlab.cli.kinds import supplies as kinds
     from winlab.operations import host
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
         checks = host.diagnose(wanted.load() if wanted.spec else None, tell)
         compared, unknown = host.compare()
     checks += unknown
-    if output is Output.JSON:
-        current().result = [dataclasses.asdict(check) for check in checks] + compared.records()
-    else:
+    found = [*map(dataclasses.asdict, checks), *compared.records()]
+    if not current().answer(kinds.Check, (kinds.Check(**row) for row in found)):
         rows = [[MARKS[check.state], check.name, check.detail, check.why] for check in checks]
         print_table(["", "CHECK", "STATE", "WHY IT MATTERS"], rows)
         for check in checks:
@@ -94,12 +95,11 @@ def setup(
     tunnel_address: Annotated[
         str, typer.Option(help="This host's address for tunnels to other hosts of its site.", metavar="ADDRESS")
     ] = "",
-    output: Format = Output.TABLE,
 ) -> None:
     """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
     from winlab.operations import host
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         facts = host.setup(
             tell,
             external_cidr=external_cidr,
@@ -108,9 +108,7 @@ def setup(
             join=join,
             tunnel_address=tunnel_address,
         )
-    if output is Output.JSON:
-        current().result = facts.model_dump(mode="json")
-    else:
+    if not _answer(facts.model_dump(mode="json")):
         kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
         labs = f"it has joined {facts.joined}" if facts.joined else f"labs are reached by {facts.external_cidr}"
         say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; {labs}.")
@@ -121,7 +119,7 @@ def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION."
     """Admit another host to this one's site: 'winlab host setup --join' of that host runs it. Needs root."""
     from winlab.operations import host
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
         answer = host.admit(sys.stdin.read(LARGEST + 1), connection, tell)
     say(answer)
 
@@ -129,14 +127,14 @@ def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION."
 @_host.command()
 def teardown(
     force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Undo everything that 'winlab host setup' did. Needs root."""
+    from winlab.cli.kinds import supplies as kinds
     from winlab.operations import host
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         host.teardown(tell, force=force)
-    if output is Output.TABLE:
+    if not current().answer(kinds.Removal, [kinds.Removal(name=socket.gethostname())]):
         say("The host is as it was before 'winlab host setup'.")
 
 
@@ -148,7 +146,6 @@ def recover(
         ),
     ] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
 
@@ -156,14 +153,20 @@ def recover(
     """
     from winlab.operations import host
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         lost = [] if source else host.find_lost(tell)
     said = RECOVERY.format(", ".join(lost) or "none")
     if source:
         said = f"This host's databases are replaced by those of {source}."
     if not yes:
         typer.confirm(f"{said} Continue?", err=True, abort=True)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         host.recover(tell, source)
-    if output is Output.TABLE:
+    if not _answer({}):
         say("OVN's databases are on this host. Run 'sudo winlab host setup --join SITE' on the others that had them.")
+
+
+def _answer(facts: dict[str, Any]) -> bool:
+    from winlab.cli.kinds import supplies as kinds
+
+    return current().answer(kinds.Host, [kinds.Host(name=socket.gethostname(), facts=facts)])

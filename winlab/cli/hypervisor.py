@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import print_table, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.host import recover
-from winlab.cli.session import Format, current
+from winlab.cli.session import current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompleti
 def add(
     name: Annotated[str, typer.Argument(help="What it is called, such as hypervisor-2.")],
     uri: Annotated[str, typer.Argument(help="Its libvirt: qemu+ssh://USER@HOST/system.", metavar="URI")],
-    output: Format = Output.TABLE,
 ) -> None:
     """Add a host that has joined this site with 'winlab host setup --join', or read its facts again.
 
@@ -34,16 +33,14 @@ def add(
     """
     from winlab.hosts import Hosts
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         added = Hosts().add(name, uri, listener=tell)
-    if output is Output.JSON:
-        current().result = _plain(added)
-    else:
+    if not _answer(added):
         say(f"The hypervisor '{name}' can carry labs: {added.cpus} CPUs, {_memory(added)} of memory.")
 
 
 @app.command("list")
-def list_hypervisors(output: Format = Output.TABLE) -> None:
+def list_hypervisors() -> None:
     """Show all hypervisors of this site. Exit code 20 if some do not answer.
 
     Example: winlab hypervisor list
@@ -52,9 +49,7 @@ def list_hypervisors(output: Format = Output.TABLE) -> None:
 
     hosts = Hosts()
     found = hosts.list()
-    if output is Output.JSON:
-        current().result = [_plain(one) for one in found]
-    else:
+    if not _answer(*found):
         columns = ["NAME", "URI", "STATE", "CPUS", "MEMORY", "MACHINES", "LABS"]
         print_table(columns, [_row(one) for one in found])
         for one in found:
@@ -67,7 +62,7 @@ def list_hypervisors(output: Format = Output.TABLE) -> None:
 
 
 @app.command()
-def show(name: Name, output: Format = Output.TABLE) -> None:
+def show(name: Name) -> None:
     """Show everything that is known of a hypervisor. Exit code 20 if it does not answer.
 
     Example: winlab hypervisor show hypervisor-2
@@ -76,10 +71,8 @@ def show(name: Name, output: Format = Output.TABLE) -> None:
 
     found = Hosts().show(name)
     facts = {} if found.facts is None else found.facts.model_dump(mode="json")
-    if output is Output.JSON:
-        rest = {"facts": facts or None, "checked": found.checked, "versions": dict(found.versions)}
-        current().result = {**_plain(found.listed), **rest}
-    else:
+    checked = f"{found.checked:%Y-%m-%dT%H:%M:%SZ}" if found.checked else None
+    if not _answer(found.listed, facts=facts or None, checked=checked, versions=dict(found.versions)):
         rows = [[key, str(value)] for key, value in _plain(found.listed).items() if value not in (None, "", [])]
         rows += [[key, str(value)] for key, value in facts.items()]
         rows += [["checked", f"{found.checked:%Y-%m-%d %H:%M} UTC"]] if found.checked else []
@@ -91,18 +84,18 @@ def show(name: Name, output: Format = Output.TABLE) -> None:
 def drain(
     name: Name,
     undo: Annotated[bool, typer.Option("--undo", help="Only let it take new nodes again.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Move all nodes of your labs away from a hypervisor. It gets no new ones until --undo or 'add'.
 
     Example: winlab hypervisor drain hypervisor-2
     """
+    from winlab.cli.kinds import labs as kinds
     from winlab.hosts import Hosts
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Hosts().drain(name, undo=undo, listener=tell)
-    if output is Output.JSON:
-        current().result = asdict(done)
+    moved = [kinds.Move.made_of(one, "node") for one in done.moved]
+    if current().answer(kinds.Drain, [kinds.Drain(name=done.name, drained=done.drained, moved=moved)]):
         return
     for one in done.moved:
         say(f"{one.node} of '{one.lab}': on '{one.target}', {one.state}")
@@ -115,34 +108,31 @@ def remove(
     force: Annotated[
         bool, typer.Option("--force", help="Also if it does not answer, or volumes of labs or snapshots are there.")
     ] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Remove a hypervisor that no lab or snapshot is on from this site. The host itself is not changed.
 
     Example: winlab hypervisor remove hypervisor-2
     """
+    from winlab.cli.kinds import supplies as kinds
     from winlab.hosts import Hosts
 
     Hosts().remove(name, force=force)
-    if output is Output.JSON:
-        current().result = {"removed": name}
-    else:
+    if not current().answer(kinds.Removal, [kinds.Removal(name=name)]):
         say(f"The hypervisor '{name}' is removed. 'sudo winlab host teardown' there undoes its set-up.")
 
 
 @app.command()
-def forget(name: Name, output: Format = Output.TABLE) -> None:
+def forget(name: Name) -> None:
     """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
 
     Example: sudo winlab hypervisor forget hypervisor-2
     """
+    from winlab.cli.kinds import supplies as kinds
     from winlab.hosts import Hosts
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         Hosts().forget(name, listener=tell)
-    if output is Output.JSON:
-        current().result = {"forgotten": name}
-    else:
+    if not current().answer(kinds.Removal, [kinds.Removal(name=name)]):
         say(
             f"The hypervisor '{name}' is forgotten. 'winlab repair' makes the nodes of a lab that were there elsewhere."
         )
@@ -151,6 +141,12 @@ def forget(name: Name, output: Format = Output.TABLE) -> None:
 def _plain(one: Listed) -> dict[str, Any]:
     labs = None if one.labs is None else list(one.labs)
     return {**asdict(one), "labs": labs, "answers": one.answers}
+
+
+def _answer(*found: Listed, **more: Any) -> bool:
+    from winlab.cli.kinds import supplies as kinds
+
+    return current().answer(kinds.Hypervisor, (kinds.Hypervisor(**_plain(one), **more) for one in found))
 
 
 def _row(one: Listed) -> list[str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, report_silent, say
+from winlab.cli.common import AcceptEula, ImageName, Mirror, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
-from winlab.cli.session import Format, current
+from winlab.cli.session import current
 from winlab.cli.work import plan_of
 
 if TYPE_CHECKING:
     from winlab import Origin, Spec
+    from winlab.cli.kinds import supplies as kinds
     from winlab.supplies import CachedImage, Item
 
 SOURCES = BundleFlags()
@@ -22,21 +23,21 @@ app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=T
 
 
 @app.command("list")
-def list_images(output: Format = Output.TABLE) -> None:
+def list_images() -> None:
     """Show all image recipes, and the images in the cache."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
     supplies = Supplies()
     recipes, there = supplies.recipes(), supplies.images()
     sources = ["build" if one.build else "download" if one.download else "pull, or your own ISO" for one in recipes]
-    if output is Output.JSON:
-        current().result = {
-            "recipes": [
-                {"name": one.name, "os": one.os, "source": source, "summary": one.summary}
-                for one, source in zip(recipes, sources, strict=True)
-            ],
-            "images": [_plain(one) for one in there],
-        }
+    known: dict[str, dict[str, Any]] = {
+        one.name: {"name": one.name, "os": one.os, "source": source, "summary": one.summary}
+        for one, source in zip(recipes, sources, strict=True)
+    }
+    cached = [_item(one, **known.get(one.name, {})) for one in there]
+    absent = [row for name, row in known.items() if name not in {one.name for one in there}]
+    if current().answer(kinds.Image, [*cached, *(kinds.Image(**row) for row in absent)]):
         return
     print_table(
         ["NAME", "OS", "SOURCE", "SUMMARY"],
@@ -51,8 +52,11 @@ def list_images(output: Format = Output.TABLE) -> None:
     )
 
 
-def _plain(item: Item) -> dict[str, object]:
-    return {
+def _item(item: Item, **more: Any) -> kinds.Image:
+    """A cached image as a result."""
+    from winlab.cli.kinds import supplies as kinds
+
+    row = {
         "name": item.name,
         "key": item.image.key,
         "kind": item.kind,
@@ -61,21 +65,30 @@ def _plain(item: Item) -> dict[str, object]:
         "made": item.manifest.get("made"),
         "state": item.state,
         "imported": item.imported or None,
+        "path": str(item.image.path),
         "golden": item.manifest.get("golden"),
     }
+    return kinds.Image(**{**row, **more})
+
+
+def _answer(image: CachedImage) -> bool:
+    from winlab.cli.kinds import supplies as kinds
+
+    row = kinds.Image(name=image.recipe.name, key=image.key, size=image.size, sha256=image.sha256, path=str(image.path))
+    return current().answer(kinds.Image, [row])
 
 
 WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab image list'.", show_default=False)
 
 
 @app.command()
-def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
+def show(which: Annotated[str, WHICH]) -> None:
     """Show everything that winlab knows about a cached image."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
     item = Supplies().image(which)
-    if output is Output.JSON:
-        current().result = {**item.manifest, "kind": item.kind, "state": item.state, "path": str(item.image.path)}
+    if current().answer(kinds.Image, [_item(item, manifest=item.manifest)]):
         return
     facts = {name: value for name, value in item.manifest.items() if name not in ("recipe", "golden")}
     rows = [["name", item.name], ["kind", item.kind], ["path", str(item.image.path)], ["state", item.state or "good"]]
@@ -87,28 +100,28 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 @app.command()
 def verify(
     which: Annotated[str | None, typer.Argument(metavar="[IMAGE]", help=WHICH.help, show_default=False)] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Read a cached image, or all of them, and compare them with their SHA-256."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         images = Supplies().verify_images(which, listener=tell)
-    if output is Output.TABLE:
+    if not current().answer(kinds.Image, map(_item, images)):
         print_table(["WHOLE", "KEY", "SHA-256"], [[one.name, one.key, one.image.sha256] for one in images])
 
 
 @app.command()
-def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
+def rm(which: Annotated[str, WHICH]) -> None:
     """Remove an image from the cache; a golden image also from the pool. Labs keep their other volumes.
 
     A golden image that a lab is based on is not removed.
     """
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
     freed, left = Supplies().remove_image(which)
-    if output is Output.JSON:
-        current().result = {"freed_bytes": freed, "pool": left or None}
+    if current().answer(kinds.Removal, [kinds.Removal(name=which, bytes=freed, problem=left)]):
         return
     say(f"{freed >> 20} MiB are free again.")
     if left:
@@ -119,28 +132,28 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
 def export(
     which: Annotated[str, WHICH],
     to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
-    output: Format = Output.TABLE,
 ) -> None:
     """Write an image to a file, for another host."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         Supplies().export_image(which, to, listener=tell)
-    if output is Output.TABLE:
+    if not current().answer(kinds.File, map(kinds.File.of, [to])):
         say(to)
 
 
 @app.command("import")
 def bring(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file that 'image export' wrote.", show_default=False)],
-    output: Format = Output.TABLE,
 ) -> None:
     """Import an exported image into the cache."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         item = Supplies().import_image(path, listener=tell)
-    if output is Output.TABLE:
+    if not current().answer(kinds.Image, [_item(item)]):
         say(f"{item.name}: {item.key}")
 
 
@@ -159,7 +172,6 @@ def build(
     iso: Iso = None,
     allow_path: AllowPath = None,
     accept_eula: AcceptEula = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Build or download what an image's nodes are made from; quick if it already exists.
 
@@ -169,28 +181,26 @@ def build(
 
     supplies = Supplies()
     if supplies.is_sealed(name) and not medium:
-        _build_golden(
-            ChangeFlags(changes, name, iso, allow_path=allow_path).of("1-1-1"), sources.origin, accept_eula, output
-        )
+        _build_golden(ChangeFlags(changes, name, iso, allow_path=allow_path).of("1-1-1"), sources.origin, accept_eula)
         return
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         image = supplies.build_image(name, mirror=sources.mirror, source=local, listener=tell)
-    if output is Output.TABLE:
+    if not _answer(image):
         say(image.path)
 
 
-def _build_golden(spec: Spec, origin: Origin, accept_eula: bool, output: Output) -> None:
+def _build_golden(spec: Spec, origin: Origin, accept_eula: bool) -> None:
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
     lab = Lab()
     plan = plan_of(lab, spec, machines=False)
     accepted = consent.accepted(accept_eula, lab.terms(plan))
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         made = lab.build_golden(plan, origin=origin, accept_eula=accepted, listener=tell)
-    if output is Output.TABLE:
+    row = kinds.Image(name=made.image.recipe.name, key=made.key, path=str(made.path), golden=made.facts)
+    if not current().answer(kinds.Image, [row]):
         say(made.path)
-    else:
-        current().result = {"key": made.key, "path": str(made.path), **made.facts}
 
 
 @app.command()
@@ -198,14 +208,13 @@ def add(
     name: ImageName,
     iso: Annotated[Path, typer.Option("--iso", help="The ISO; it is copied.", metavar="PATH", show_default=False)],
     sha256: Annotated[str | None, typer.Option("--sha256", help="The expected SHA-256.", metavar="DIGEST")] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
     from winlab import Supplies
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         image = Supplies().add_image(name, iso, sha256=sha256, listener=tell)
-    _say(image, output)
+    _say(image)
 
 
 @app.command()
@@ -216,7 +225,6 @@ def pull(
     source: Annotated[
         Path | None, typer.Option("--from", help="A local file to use instead of downloading.", metavar="FILE")
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Download Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
 
@@ -226,33 +234,32 @@ def pull(
 
     supplies = Supplies()
     accepted = consent.accepted(accept_eula, supplies.terms(name))
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         image = supplies.pull_image(name, accept_eula=accepted, mirror=mirror, source=source, listener=tell)
-    _say(image, output)
+    _say(image)
 
 
-def _say(image: CachedImage, output: Output) -> None:
-    if output is Output.TABLE:
+def _say(image: CachedImage) -> None:
+    if not _answer(image):
         say(f"{image.path}: SHA-256 {image.sha256}")
 
 
 @app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
     supplies = Supplies()
     removed = supplies.prune(dry_run=dry_run)
     kept = supplies.kept_for_snapshots()
     report_silent(supplies.site)
     freed = sum(one.size for one in removed)
-    if output is Output.JSON:
-        rows = [{"place": one.place, "name": one.name, "bytes": one.size} for one in removed]
-        left = [{"name": one.name, "bytes": one.size, "snapshots": list(one.snapshots)} for one in kept]
-        current().result = {"freed_bytes": freed, "removed": rows, "kept_for_snapshots": left, "dry_run": dry_run}
+    rows = [kinds.Removal(name=one.name, place=one.place, bytes=one.size, removed=not dry_run) for one in removed]
+    rows += [kinds.Removal(name=one.name, bytes=one.size, removed=False, kept_for=list(one.snapshots)) for one in kept]
+    if current().answer(kinds.Removal, rows):
         return
     if not removed:
         say("There is nothing to remove.")

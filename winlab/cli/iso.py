@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent, table
-from winlab.cli.common import AcceptEula, Mirror, Output, print_table, say
+from winlab.cli.common import AcceptEula, Mirror, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
-from winlab.cli.session import Format, current
+from winlab.cli.session import current
+from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
     from winlab.supplies import Inspection, WimImage
@@ -27,17 +28,18 @@ def inspect(
         bool, typer.Option("--sha256", help="Also compute the SHA-256, and say whether it is a known medium.")
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="List all files.")] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
+    with current().shown() as tell:
         report = Supplies().inspect_iso(path, sha256=sha256, listener=tell)
-    if output is Output.JSON:
-        current().result = report.facts(tree=tree)
-    else:
-        _print(report, tree=tree)
+    if current().answer(kinds.Medium, [{"name": str(path), **report.facts(tree=tree)}]):
+        for problem in report.problems:
+            say(problem.what, error=True)
+        raise typer.Exit(ExitCode.USAGE if report.problems else ExitCode.OK)
+    _print(report, tree=tree)
     report.require_usable()
 
 
@@ -49,27 +51,27 @@ def build(
     changes: ChangeFlags = CHANGES,
     mirror: Mirror = None,
     accept_eula: AcceptEula = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
 
     Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
     """
     from winlab import Supplies
+    from winlab.cli.kinds import supplies as kinds
 
     supplies = Supplies()
-    with current().shown(Output.TABLE) as tell:
+    with current().shown() as tell:
         machine = supplies.plan_iso(changes.of("1-1-1"), name, listener=tell)
     accepted = consent.accepted(accept_eula, supplies.iso_terms(machine))
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         made = supplies.build_iso(machine, to, mirror=mirror, accept_eula=accepted, listener=tell)
-    if output is Output.JSON:
-        current().result = {
-            "iso": str(made.iso),
-            "credentials": str(made.credentials),
-            "computer": machine.node.name.upper(),
-        }
-    else:
+    row = kinds.Installer(
+        name=str(made.iso),
+        image=machine.image,
+        computer=machine.node.name.upper(),
+        credentials=str(made.credentials),
+    )
+    if not current().answer(kinds.Installer, [row]):
         say(f"{made.iso} installs {machine.image}.")
         say(f"The Administrator's password, the ssh key and the certificate to trust are in {made.credentials}.")
 

@@ -11,9 +11,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, print_table, say
 from winlab.cli.flags import ChangeFlags, SourceFlags
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.nodes import answer_nodes
+from winlab.cli.session import LabName, current
 from winlab.design.catalog import distributions
 from winlab.errors import ExitCode
 
@@ -73,14 +74,13 @@ def join(
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
     check: Check = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Make a lab of workers that join an external cluster."""
     from winlab import Lab
     from winlab.cli.progress import clock
 
     if cluster.kubeconfig is None:
-        _show_nearby(Lab.nearby_clusters(), output)
+        _show_nearby(Lab.nearby_clusters())
         return
     own, origin, begun = Lab(lab, anyone=anyone), sources.origin, time.monotonic()
     spec = own.join_spec(
@@ -92,30 +92,34 @@ def join(
         allow=changes.allow_path or (),
     )
     if check:
-        with current().shown(Output.TABLE) as tell:  # on the standard error
+        with current().shown() as tell:  # on the standard error
             verdict = own.check_join(
                 spec, cluster.kubeconfig, context=cluster.context, server=cluster.server, origin=origin, listener=tell
             )
-        _show(verdict, output)
+        _show(verdict)
         raise typer.Exit(ExitCode.USAGE if verdict.refused else ExitCode.OK)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         joining = own.plan_join(
             spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
     accepted = consent.accepted(accept_eula, own.terms(joining.planned))
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
-    if output is Output.TABLE:
-        what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
-        say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
-        if until is Until.CLUSTER:
-            say(own.kubectl("get", "nodes", "--output=wide"), end="")
+    if answer_nodes(own):
+        return
+    what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
+    say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+    if until is Until.CLUSTER:
+        say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
-def _show(verdict: ClusterVerdict, output: Output) -> None:
-    if output is Output.JSON:
-        current().result = verdict.record()
+def _show(verdict: ClusterVerdict) -> None:
+    from winlab.cli.kinds import clusters as kinds
+
+    findings = [kinds.Finding(row.about, row.level, row.says, row.cure) for row in verdict.rows]
+    row = kinds.JoinCheck(name=verdict.kind, version=verdict.version, refused=verdict.refused, findings=findings)
+    if current().answer(kinds.JoinCheck, [row]):
         return
     rows = [[MARKS[row.level], row.about, row.says, row.cure] for row in verdict.rows]
     print_table(["", "ABOUT", "STATE", "WHAT YOU DO"], rows)
@@ -125,9 +129,10 @@ def _show(verdict: ClusterVerdict, output: Output) -> None:
         say("Workers can join this cluster. Rows with → name what does not work before you change your cluster.")
 
 
-def _show_nearby(found: list[Nearby], output: Output) -> None:
-    if output is Output.JSON:
-        current().result = [asdict(one) for one in found]
+def _show_nearby(found: list[Nearby]) -> None:
+    from winlab.cli.kinds import clusters as kinds
+
+    if current().answer(kinds.Cluster, map(asdict, found)):
         return
     if not found:
         say("This host shows no cluster: give a kubeconfig with --kubeconfig.")

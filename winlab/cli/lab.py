@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +11,19 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, report_silent, say
+from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.nodes import answer_nodes, items
+from winlab.cli.session import LabName, current
 from winlab.cli.snapshot import FreshCredentials, show_copied
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from winlab import Lab, Overview
+    from winlab.cli.kinds import base
     from winlab.hosts import Left
 
 SPEC, SOURCES = SpecFlags(), SourceFlags()
@@ -59,7 +60,6 @@ def create(
     ] = None,
     fresh_credentials: FreshCredentials = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Create a lab, or resume an interrupted one."""
     from winlab import Lab
@@ -78,7 +78,7 @@ def create(
                 why="A copy is as the lab was when it was saved.",
                 cure="Leave them out.",
             )
-        with current().shown(output) as tell:
+        with current().shown() as tell:
             done = own.snapshots.create_from(
                 copy_of,
                 None if wanted == SPEC else wanted.load(),
@@ -86,7 +86,7 @@ def create(
                 origin=sources.origin,
                 listener=tell,
             )
-        show_copied([done], output)
+        show_copied([done])
         return
     if fresh_credentials:
         raise UsageError(
@@ -98,15 +98,16 @@ def create(
     accepted = consent.accepted(accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None
     begun = time.monotonic()
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
-    if output is Output.TABLE:
-        whole = until is Until.CLUSTER and made.plan.kubernetes is not None
-        what = "the cluster is Ready" if whole else "all nodes answer"
-        say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
-        _show_status(own)
-        if whole:
-            say(own.kubectl("get", "nodes", "--output=wide"), end="")
+    if answer_nodes(own):
+        return
+    whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+    what = "the cluster is Ready" if whole else "all nodes answer"
+    say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
+    _show_status(own)
+    if whole:
+        say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
 def plan(
@@ -116,10 +117,10 @@ def plan(
         Path | None,
         typer.Option("--render", help="Write every file that guests and libvirt would get.", metavar="DIR"),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show everything that would exist, without touching anything."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     own = Lab(lab)
     made = plan_of(own, wanted.load())
@@ -129,10 +130,9 @@ def plan(
     if render is not None:
         for path in own.render(made, render):
             say(path, error=True)
-    if output is Output.JSON:
-        files = [one.model_dump(mode="json") for one in made.stock.host_files]
-        whole = made.plan.without_secrets().model_dump(mode="json")
-        current().result = {**whole, "digest": made.plan.digest, "host_files": files}
+    files = [one.model_dump(mode="json") for one in made.stock.host_files]
+    whole = made.plan.without_secrets().model_dump(mode="json")
+    if current().answer(kinds.Plan, [{"name": lab, "digest": made.plan.digest, **whole, "host_files": files}]):
         return
     from winlab.cli.plan_view import show
 
@@ -144,7 +144,6 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is doing, until Ctrl-C.")
     ] = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
     from winlab import Lab
@@ -152,15 +151,17 @@ def status(
     if watch:
         from winlab.cli.watch import follow
 
-        follow(Lab(lab), output)
+        follow(Lab(lab))
         return
     own = Lab(lab)
-    code = _show_status(own, output)
+    code = _show_status(own)
     report_silent(own.site)
     raise typer.Exit(code)
 
 
-def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
+def _show_status(lab: Lab) -> ExitCode:
+    from winlab.cli.kinds import labs as kinds
+
     statuses = lab.status()
     faults = active(lab)
     rows = []
@@ -168,21 +169,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         tag = node.tag
         answers = {True: "yes", False: "no", None: "-"}[node.answers]
         rows.append([tag.node, tag.role, tag.image, node.state, answers, tag.address, tag.floating])
-    if output is Output.JSON:
-        keys = ("node", "role", "image", "state", "answers", "address", "external")
-        nodes = [dict(zip(keys, row, strict=True)) for row in rows]
-        for row, node in zip(nodes, statuses, strict=True):
-            row["answers"] = node.answers  # type: ignore[assignment]
-            row["problem"] = node.problem
-            row["autostart"] = node.autostart  # type: ignore[assignment]
-            row["hypervisor"] = node.hypervisor
-            row["user"] = node.tag.user
-            row["cluster"] = node.tag.is_member  # type: ignore[assignment]
-            row["pushed"] = [asdict(one) for one in node.pushed]  # type: ignore[assignment]
-            row["kubernetes"] = node.kubernetes
-        hosts = [asdict(one) for one in lab.hypervisors(statuses)]
-        current().result = {"lab": lab.name, "nodes": nodes, "hosts": hosts, "faults": [one.id for one in faults]}
-    else:
+    if not current().answer(kinds.Node, items(lab, statuses, faults)):
         from winlab.cli.status_view import show
 
         show(lab, statuses, faults)
@@ -192,30 +179,30 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
     return ExitCode.PARTLY if answering else ExitCode.STOPPED
 
 
-def list_labs(output: Format = Output.TABLE) -> None:
+def list_labs() -> None:
     """Show all labs of this host, and of the other hypervisors of its site. Exit code 20: some did not answer."""
     from winlab import Lab
 
     found = Lab.overview()
-    _show_labs(found, output)
+    _show_labs(found)
     for one in found.unknown:
         say(one, error=True)
     raise typer.Exit(ExitCode.PARTLY if found.unknown else ExitCode.OK)
 
 
-def _show_labs(found: Overview, output: Output) -> None:
+def _show_labs(found: Overview) -> None:
+    from winlab.cli.kinds import labs as kinds
+
     labs = found.labs
-    if output is Output.JSON:
-        current().result = [
-            {
-                "lab": name,
-                "nodes": [{"node": m.tag.node, "state": m.state, "autostart": m.autostart} for m in labs.get(name, ())],
-                "left": [
-                    {"hypervisor": one.hypervisor, "nodes": list(one.nodes)} for one in found.left if one.lab == name
-                ],
-            }
-            for name in sorted({*labs, *(one.lab for one in found.left)})
-        ]
+    shown = (
+        kinds.Lab(
+            name=name,
+            nodes=[kinds.LabNode(m.tag.node, m.state, m.autostart) for m in labs.get(name, ())],
+            left=_left_items(one for one in found.left if one.lab == name),
+        )
+        for name in sorted({*labs, *(one.lab for one in found.left)})
+    )
+    if current().answer(kinds.Lab, shown):
         return
     if not labs:
         say("There are no labs.")
@@ -234,6 +221,12 @@ def _show_labs(found: Overview, output: Output) -> None:
     _show_left(found.left)
 
 
+def _left_items(left: Iterable[Left]) -> list[base.Left]:
+    from winlab.cli.kinds import base
+
+    return [base.Left(one.hypervisor, list(one.nodes)) for one in left]
+
+
 def _show_left(left: Sequence[Left]) -> None:
     for one in left:
         say(one)
@@ -242,19 +235,20 @@ def _show_left(left: Sequence[Left]) -> None:
 def destroy(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one.
 
     Exit code 20: a hypervisor does not answer; what the lab has there is removed when it does.
     """
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
     own = Lab(lab)
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         removed = own.destroy(anyone=anyone, listener=tell)
     left = own.left()
-    if output is Output.TABLE:
+    row = kinds.Removal(name=lab, removed=bool(removed or left), left=_left_items(left))
+    if not current().answer(kinds.Removal, [row]):
         rest = " as far as it could be reached" if left else ""
         say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is nothing of a lab '{lab}'.")
         _show_left(left)

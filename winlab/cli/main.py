@@ -8,7 +8,8 @@ import sys
 import termios
 import threading
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -31,6 +32,7 @@ from winlab.cli import (
     power,
     reconcile,
     repair,
+    schema,
     screens,
     signals,
     snapshot,
@@ -40,8 +42,9 @@ from winlab.cli import (
     watch,
 )
 from winlab.cli.common import drop_output, say
-from winlab.cli.session import Session, begin, current
-from winlab.errors import ExitCode, HostError, LabError, WinlabError
+from winlab.cli.result import requested
+from winlab.cli.session import Session, begin, current, equip
+from winlab.errors import ExitCode, Failure, HostError, LabError, WinlabError
 from winlab.printable import indented
 from winlab.version import __version__
 
@@ -51,12 +54,40 @@ class _Interrupted(Exception):
 
 
 class _Commands(TyperGroup):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        equip(self)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options before the command."""
+        with _explained():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
-            return super().invoke(ctx)
+            with _explained():
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise _Interrupted from error
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Keep what Typer says about a command line that it can't parse, for programs; it prints that only for people."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # Typer's own errors have it
+            raise
+        session, context = current(), getattr(error, "ctx", None)
+        where = context.command_path if context else "winlab"
+        cure = f"See '{where} --help'."
+        what = error.format_message()
+        session.misused = (Failure(what, cure=cure, exit_code=int(ExitCode.USAGE), error="UsageError"),)
+        if session.for_people:
+            session.output = requested(sys.argv[1:])
+        raise
 
 
 app = typer.Typer(
@@ -80,6 +111,7 @@ repair.register(app)
 reconcile.register(app)
 snapshot.register(app)
 host.register(app)
+schema.register(app)
 app.add_typer(support.app, name="support")
 app.add_typer(fault.app, name="fault")
 app.add_typer(hypervisor.app, name="hypervisor")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +9,9 @@ from typing import Annotated
 import typer
 
 from winlab import files, settings
-from winlab.cli.common import NodeName, Output, say
+from winlab.cli.common import NodeName, say
 from winlab.cli.complete import complete_hypervisors
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 
 
 def register(app: typer.Typer) -> None:
@@ -57,13 +56,16 @@ def screenshot(
 ) -> None:
     """Write a node's screen to a PNG file."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
     from winlab.errors import UsageError
 
+    current().keep_apart(file)
     image = Lab(lab).node(node).screenshot()
     try:
         files.write_named(file, image)
     except OSError as error:
         raise UsageError(f"The screenshot can't be written to '{file}'.", why=str(error)) from error
+    current().answer(kinds.File, [kinds.File(name=str(file), bytes=len(image))])
 
 
 def move(
@@ -71,19 +73,19 @@ def move(
     host: Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)],
     cold: Annotated[bool, typer.Option("--cold", help="Shut the node down for the move.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Move a node to another hypervisor with its disks, while it runs if possible. Run again, it finishes.
 
     Example: winlab move node-1 hypervisor-2
     """
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Lab(lab).node(node).move(host, cold=cold, listener=tell)
-    if output is Output.JSON:
-        current().result = dataclasses.asdict(done)
-    elif done.how == "nothing":
+    if current().answer(kinds.Move, [kinds.Move.made_of(done, "node")]):
+        return
+    if done.how == "nothing":
         say(f"{node} is on '{host}' already: {done.state}")
     else:
         way = "while it ran" if done.how == "live" else "while it was off"

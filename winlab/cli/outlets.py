@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import sys
@@ -13,8 +12,8 @@ from typing import Annotated, Literal
 import typer
 
 from winlab import settings
-from winlab.cli.common import NodeName, Output, say
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.common import NodeName, say
+from winlab.cli.session import LabName, current
 
 LOOK = 0.2  # seconds between two looks whether ssh still runs
 
@@ -39,11 +38,14 @@ def port_forward(
     Example: winlab port-forward node-1 8080:80
     """
     from winlab import Lab
+    from winlab.cli.kinds import access as kinds
     from winlab.errors import GuestError
 
     with Lab(lab).node(node).forwarded(*ports) as (made, ended):
         for one in made:
-            say(f"127.0.0.1:{one.local} -> {node}:{one.remote}")
+            row = kinds.Port(name=f"127.0.0.1:{one.local}", node=node, local=one.local, remote=one.remote)
+            if not current().stream(kinds.Port, row):
+                say(f"127.0.0.1:{one.local} -> {node}:{one.remote}")
         say("Until Ctrl-C.", error=True)
         sys.stdout.flush()
         try:
@@ -79,17 +81,16 @@ def env(
     shell: Annotated[
         Literal["sh", "fish"] | None, typer.Option("--shell", help="By default as SHELL says: fish, or else sh.")
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Print commands for your shell, after which winlab and kubectl use this lab.
 
     Examples: eval "$(winlab env --lab ci)" · winlab env --lab ci | source (fish)
     """
     from winlab import Lab
+    from winlab.cli.kinds import access as kinds
 
     variables = Lab(lab).environment()
-    if output is Output.JSON:
-        current().result = variables
+    if current().answer(kinds.Variable, [kinds.Variable(name=name, value=value) for name, value in variables.items()]):
         return
     is_fish = shell == "fish" or (shell is None and Path(os.environ.get("SHELL", "")).name == "fish")
     for name, value in variables.items():
@@ -116,10 +117,10 @@ def credentials(
     node: NodeName,
     password: Annotated[bool, typer.Option("--password", help="Print only the password.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Print a node's user, and its password or ssh key. They are the lab's secrets."""
     from winlab import Lab
+    from winlab.cli.kinds import access as kinds
     from winlab.errors import NotFoundError
 
     login = Lab(lab).node(node).login()
@@ -127,9 +128,9 @@ def credentials(
         if not login.password:
             raise NotFoundError(f"'{node}' has no password.", cure=f"Its key is '{login.key}'.")
         say(login.password)
-    elif output is Output.JSON:
-        current().result = {**dataclasses.asdict(login), "key": str(login.key)}
-    else:
+        return
+    row = kinds.Login(name=node, user=login.user, address=login.address, key=str(login.key), password=login.password)
+    if not current().answer(kinds.Login, [row]):
         say(f"user      {login.user}")
         say(f"address   {login.address}")
         if login.password:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, Output, say
+from winlab.cli.common import Anyone, say
 from winlab.cli.complete import complete_nodes
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 
 NodeNames = Annotated[
     list[str] | None,
@@ -39,75 +38,72 @@ def stop(
     force: Annotated[bool, typer.Option("--force", help="Cut the power, without a shutdown.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Shut down a lab or nodes of it, workers before controllers."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         switched = Lab(lab, anyone=anyone).stop(nodes or (), force=force, listener=tell)
-    _show(lab, switched, output)
+    _show(lab, switched)
 
 
 def start(
     nodes: NodeNames = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Start a lab or nodes of it, controllers first; ends when they are Ready."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         switched = Lab(lab, anyone=anyone).start(nodes or (), listener=tell)
-    _show(lab, switched, output)
+    _show(lab, switched)
 
 
 def restart(
     nodes: NodeNames = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Shut down and start a lab or nodes of it; ends when they are Ready."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         switched = Lab(lab, anyone=anyone).restart(nodes or (), listener=tell)
-    _show(lab, switched, output)
+    _show(lab, switched)
 
 
 def suspend(
     nodes: NodeNames = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Suspend a lab or nodes of it in memory, until 'resume'."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         switched = Lab(lab, anyone=anyone).suspend(nodes or (), listener=tell)
-    _show(lab, switched, output)
+    _show(lab, switched)
 
 
 def resume(
     nodes: NodeNames = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Resume what is suspended or paused, and set the clocks; ends when the nodes are Ready."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         switched = Lab(lab, anyone=anyone).resume(nodes or (), listener=tell)
-    _show(lab, switched, output)
+    _show(lab, switched)
 
 
-def _show(lab: str, switched: Sequence[Any], output: Output) -> None:
-    if output is Output.JSON:
-        current().result = {"lab": lab, "nodes": [dataclasses.asdict(one) for one in switched]}
+def _show(lab: str, switched: Sequence[Any]) -> None:
+    from winlab.cli.kinds import labs as kinds
+
+    rows = [kinds.Power.made_of(one, "node", lab=lab) for one in switched]
+    if current().answer(kinds.Power, rows):
         return
     for one in switched:
         before = "" if one.before == one.state else f", was {one.before}"
@@ -119,14 +115,14 @@ def autostart(
     when: Annotated[Literal["on", "off"], typer.Argument(help="Whether the lab starts with the host.")],
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Choose whether a lab starts with the host."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     done = Lab(lab, anyone=anyone).autostart(wanted=when == "on")
-    if output is Output.JSON:
-        current().result = {"lab": lab, "autostart": done.wanted, "nodes": list(done.nodes), "hint": done.hint}
+    row = kinds.Autostart(name=lab, autostart=done.wanted, nodes=list(done.nodes), hint=done.hint)
+    if current().answer(kinds.Autostart, [row]):
         return
     say(f"The lab '{lab}' {'starts' if done.wanted else 'does not start'} with the host.")
     if done.hint:

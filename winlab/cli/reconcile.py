@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -56,22 +57,13 @@ def diff(
     spec: SpecName = None,
     changes: ChangeFlags = CHANGES,
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing."""
     from winlab import Lab
 
     own = Lab(lab)
     difference = own.diff(plan_of(own, _spec(own, spec, changes)))
-    if output is Output.JSON:
-        current().result = {
-            "lab": lab,
-            "changes": [change.record() for change in difference.changes],
-            "pending": [{"node": row.node, "from": row.before, "to": row.after} for row in difference.pending],
-            "unfinished": difference.unfinished,
-            "pushed": [{"node": node, **asdict(one)} for node, one in difference.pushed],
-        }
-    else:
+    if not _answer(lab, difference, difference.pending):
         _show(lab, difference)
     raise typer.Exit(ExitCode.DIFFERS if difference else ExitCode.OK)
 
@@ -86,15 +78,12 @@ def apply(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(
-        own, _spec(own, spec, changes), sources, until, output, accept_eula=accept_eula, restart=restart, force=force
-    )
+    _carry_out(own, _spec(own, spec, changes), sources, until, accept_eula=accept_eula, restart=restart, force=force)
 
 
 def add(
@@ -105,13 +94,12 @@ def add(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Add nodes to a pool of an existing lab."""
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.grown(pool, count), sources, until, output, accept_eula=accept_eula)
+    _carry_out(own, own.grown(pool, count), sources, until, accept_eula=accept_eula)
 
 
 def remove(
@@ -122,13 +110,12 @@ def remove(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Drain the last node of a pool, delete it from the cluster, and remove it."""
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force)
+    _carry_out(own, own.shrunk(node), sources, until, accept_eula=accept_eula, force=force)
 
 
 def rebuild(
@@ -149,16 +136,15 @@ def rebuild(
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Drain a worker, remove it, and make it again with the same name and addresses."""
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    if output is Output.TABLE:
-        say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
+    loss = "what is on its disk is lost, also the volumes of its pods that are kept there."
+    say(f"'{node}' is made anew: {loss}", error=True)
     spec = own.elsewhere(node, on) if on else own.unchanged()
-    _carry_out(own, spec, sources, until, output, accept_eula=accept_eula, force=force, rebuild=node, on=on)
+    _carry_out(own, spec, sources, until, accept_eula=accept_eula, force=force, rebuild=node, on=on)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
@@ -179,7 +165,6 @@ def _carry_out(
     spec: Spec,
     sources: SourceFlags,
     until: Until,
-    output: Output,
     *,
     accept_eula: bool,
     restart: bool = False,
@@ -191,20 +176,39 @@ def _carry_out(
 
     made = plan_of(lab, spec, again={rebuild: on} if on else None)
     difference = lab.diff(made, rebuild=rebuild)
-    if output is Output.TABLE and difference:
+    if current().for_people and difference:
         _show(lab.name, difference)
     accepted = consent.accepted(accept_eula, lab.terms(made))
     begun = time.monotonic()
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         lab.apply(
             made, until=until.value, origin=sources.origin, accept_eula=accepted,
             restart=restart, force=force, rebuild=rebuild, listener=tell,
         )  # fmt: skip
-    if output is Output.TABLE:
-        whole = until is Until.CLUSTER and made.plan.kubernetes is not None
-        what = "the cluster is Ready" if whole else "all nodes answer"
-        say(f"The lab '{lab.name}' is as planned after {clock(time.monotonic() - begun)}: {what}.")
-        _show_pending(lab, lab.diff(made))
+    now = lab.diff(made)
+    if _answer(lab.name, difference, now.pending):
+        return
+    whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+    what = "the cluster is Ready" if whole else "all nodes answer"
+    say(f"The lab '{lab.name}' is as planned after {clock(time.monotonic() - begun)}: {what}.")
+    _show_pending(lab, now)
+
+
+def _answer(lab: str, difference: Difference, pending: Iterable[Any]) -> bool:
+    """Set what differs, or did before it was changed, as the result; *pending* is what is pending now."""
+    from winlab.cli.kinds import labs as kinds
+
+    pushed: dict[str, list[kinds.Pushed]] = {}
+    for node, one in difference.pushed:
+        pushed.setdefault(node, []).append(kinds.Pushed(**asdict(one)))
+    made = kinds.Difference(
+        name=lab,
+        changes=[kinds.Change(**asdict(change)) for change in difference.changes],
+        pending=[kinds.Pending(**asdict(row)) for row in pending],
+        unfinished=difference.unfinished,
+        pushed=pushed,
+    )
+    return current().answer(kinds.Difference, [made])
 
 
 def _show(lab: str, difference: Difference) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, Output, print_table, say
+from winlab.cli.common import Anyone, print_table, say
 from winlab.cli.complete import complete_nodes
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -37,16 +37,15 @@ def repair(
         bool, typer.Option("--digests", help="Also read whole base volumes, and compare their digests. Takes minutes.")
     ] = False,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Report what differs from a lab's plan, and repair it. Exit code 22: something differs and was not repaired."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
         drifts = Lab(lab, anyone=anyone).repair(node, check=check, digests=digests, listener=tell)
-    if output is Output.JSON:
-        current().result = {"lab": lab, "drifts": [dataclasses.asdict(one) for one in drifts]}
-    else:
+    rows = [kinds.Drift(name=one.node or lab, lab=lab, **dataclasses.asdict(one)) for one in drifts]
+    if not current().answer(kinds.Drift, rows):
         _show(lab, drifts, check=check)
     raise typer.Exit(ExitCode.OK if all(one.mended for one in drifts) else ExitCode.DIFFERS)
 

@@ -12,7 +12,7 @@ import typer
 
 from winlab import files, settings
 from winlab.cli.common import NodeName, say
-from winlab.cli.session import LabName
+from winlab.cli.session import LabName, current
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,12 +64,16 @@ def vnc(
 
 def _print_screen(there: Node, viewer: bool) -> None:
     """Print where a screen is, and open a viewer; from another host it comes by ssh, until Ctrl-C."""
+    from winlab.cli.kinds import access as kinds
+
     with there.screen_here() as screen:
-        say(f"{there.name}: vnc://{screen.address}:{screen.port}  password {screen.password}")
+        row = kinds.Screen(name=there.name, address=screen.address, port=screen.port, password=screen.password)
+        if not current().stream(kinds.Screen, row):
+            say(f"{there.name}: vnc://{screen.address}:{screen.port}  password {screen.password}")
         if viewer and (hint := there.open_viewer(screen)):
-            say(hint)
+            say(hint, error=True)
         if screen.host:
-            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.")
+            say(f"It comes from '{screen.host}' by ssh, until Ctrl-C.", error=True)
             _wait()
 
 
@@ -87,7 +91,9 @@ def rdp(
     Example: winlab rdp node-1
     """
     from winlab import Lab
+    from winlab.cli.kinds import access as kinds
 
+    current().keep_apart(file)
     there = Lab(lab).node(node)
     desktop = there.desktop()
     if file is not None:
@@ -97,9 +103,13 @@ def rdp(
             raise UsageError(f"'{file}' can't be written.", why=str(error)) from error
     is_printed = file is not None and str(file) == "-"
     login = f"{node}: rdp://{desktop.address}:{desktop.port}  user {desktop.user}  password {desktop.password}"
-    say(login, error=is_printed)
+    row = kinds.Desktop(
+        name=node, address=desktop.address, port=desktop.port, user=desktop.user, password=desktop.password
+    )
+    if not current().answer(kinds.Desktop, [row]):
+        say(login, error=is_printed)
     if file is None and not show and (hint := there.open_desktop(desktop)):
-        say(hint)
+        say(hint, error=True)
 
 
 def ui(port: Port = 0) -> None:
@@ -129,10 +139,12 @@ def graph(lab: LabName = settings.DEFAULT_LAB) -> None:
 
 def _serve(application: object, path: str, port: int, what: str) -> None:
     """Serve an application and open the browser, until Ctrl-C."""
+    from winlab.cli.kinds import access as kinds
     from winlab.web import browser, serve
 
     with serve.serving(application, path, port) as url:  # type: ignore[arg-type]
-        say(f"{what}: {url}")
+        if not current().stream(kinds.Page, kinds.Page(name=what, url=url)):
+            say(f"{what}: {url}")
         say("The URL works once. Ctrl-C ends the page.", error=True)
         if not browser.open_url(url):
             number = url.split(":")[2].split("/")[0]

@@ -1,23 +1,24 @@
-"""The session of one command: its options, what runs, what it printed, and what it prints last."""
+"""The session of one command: the options that all commands have, what runs, its events and its result."""
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from winlab import events, settings
-from winlab.cli import table
+from winlab import events, files, settings
+from winlab.cli import result, table
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
-from winlab.errors import ConflictError, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
+from winlab.errors import ConflictError, ExitCode, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
 from winlab.events import (
     Event,
     Listener,
@@ -30,38 +31,90 @@ from winlab.events import (
     StepSkipped,
     StepStarted,
 )
-from winlab.printable import within
 
 REFUSALS = (UsageError, NotFoundError, ConflictError, OffError)  # their messages say everything
 
 
 class Session:
-    """The state of one command. With ``--output json`` it prints what docs/events.md describes."""
+    """The state of one command. It prints results for programs (docs/output.md), and writes events (docs/events.md)."""
 
     def __init__(self) -> None:
         self.debug = False
         self.output = Output.TABLE
         self.lab = ""  # that --lab names
         self.left_running = ""  # what an interrupt leaves running that is not a step: a sentence
-        self.result: Any = None  # what a command with --output json found or did; :meth:`finish` prints it
+        self.misused: tuple[Failure, ...] = ()  # why the command line can't be parsed
+        self._document: dict[str, Any] | None = None  # the result, which :meth:`finish` prints
+        self._streams = False  # documents were printed as they came
+        self._events: TextIO | None = None  # where --events writes
         self._touched = ""  # the lab of the first step that began
         self._running: dict[tuple[str, str], None] = {}  # labs and steps that began and did not end, in their order
-        self._has_lines = False  # events are printed as lines of JSON
-        self._is_ended = False  # the last line is the end of a run that succeeded
+        self._is_ended = False  # the last event is the end of a run that succeeded
         self._failed_run: RunEnded | None = None  # its end, which is to name the archive
         self._finished = False
 
+    @property
+    def for_people(self) -> bool:
+        """Whether people read the output, and not a program."""
+        return self.output not in (Output.JSON, Output.YAML, Output.NAME)
+
+    def answer(self, kind: type, items: Iterable[Any]) -> bool:
+        """Set the result of the command; :meth:`finish` prints it for programs.
+
+        :param kind: a class of :mod:`winlab.cli.kinds`.
+        :param items: instances of it, or their fields; not looked at if people read the output.
+        :returns: whether a program reads the output. If not, the command prints its result for people.
+        """
+        if self.for_people:
+            return False
+        self._document = result.of(kind, items)
+        return True
+
+    def stream(self, kind: type, item: Any) -> bool:
+        """Print one of several documents at once, for a command that does not end by itself.
+
+        :returns: as for :meth:`answer`.
+        """
+        if self.for_people:
+            return False
+        self._streams = True
+        say(result.text(result.of(kind, [item]), self.output, by_line=True), end="")
+        sys.stdout.flush()
+        return True
+
+    def keep_apart(self, file: Path | None) -> None:
+        """Check that a file that the command writes is not the output that a program reads the result from.
+
+        :raises UsageError: it is.
+        """
+        if file is not None and files.is_stdout(file) and not self.for_people:
+            raise UsageError(
+                "The result and what the command writes can't be the same output.", cure="Name a file in place of '-'."
+            )
+
     @contextmanager
-    def shown(self, output: Output) -> Iterator[Listener]:
-        """A listener that shows events for the length of a with-block: text on stderr, or JSON on stdout."""
-        if output is Output.JSON:
-            self._has_lines = True
-            yield self._remembered(self._print)
-            return
+    def shown(self) -> Iterator[Listener]:
+        """A listener for the length of a with-block: it shows events on the standard error, and --events has them."""
         from winlab.cli.live import view
 
         with view() as show:
             yield self._remembered(show)
+
+    def record_events(self, file: Path) -> None:
+        """Write all events to a file, as lines of JSON (docs/events.md).
+
+        :raises UsageError: it can't be written, or is the standard output.
+        """
+        if files.is_stdout(file):
+            raise UsageError(
+                "Events can't go to the standard output.",
+                why="The result goes there.",
+                cure="Name a file, or an open descriptor: --events /dev/fd/3.",
+            )
+        try:
+            self._events = files.open_named(file)
+        except OSError as error:
+            raise UsageError(f"'{file}' can't be written.", why=str(error)) from error
 
     def unfinished(self) -> str:
         """The steps of labs that began and did not end, such as ``volumes, boot node-1``."""
@@ -78,7 +131,7 @@ class Session:
             return None
         from winlab import Lab
 
-        with suppress(KeyboardInterrupt), self.shown(Output.JSON if self._has_lines else Output.TABLE) as tell:
+        with suppress(KeyboardInterrupt), self.shown() as tell:
             try:
                 if settings.support_seconds():
                     return Lab(self._touched).support(
@@ -92,31 +145,29 @@ class Session:
         return None
 
     def finish(self, code: int, error: BaseException | None = None, support: Path | None = None) -> None:
-        """Print what a command with ``--output json`` prints last. No other place decides what that is.
-
-        A result without events is one document. Otherwise the last line is the result if there is one, or the end of
-        the command; a failure's is the end.
+        """Print the document for programs, the result or the failure, and write the last event.
 
         :param code: the exit code.
         :param error: why the command failed.
         :param support: the archive about the failure.
         """
-        if self.output is not Output.JSON or self._finished:
+        if self._finished:
             return
         self._finished = True
-        by_line = self._has_lines or error is not None
-        printed: list[Any] = []
-        if by_line and not (self._is_ended and code == 0):
-            ended = replace(self._failed_run or RunEnded(), exit_code=int(code), support=str(support or ""))
-            if isinstance(error, Exception) and not ended.failures:
-                ended = replace(ended, failures=Failure.each(error))
-            printed.append(events.record(ended))
-        if self.result is not None:
-            result = {"event": "Result", "schema": events.SCHEMA, "result": self.result} if by_line else self.result
-            printed.insert(len(printed) if error is None else 0, result)
+        failures = self._failed_run.failures if self._failed_run else ()
+        if not failures:
+            failures = Failure.each(error) if isinstance(error, Exception) else self.misused
+        if self._events is not None and not (self._is_ended and code == 0):
+            ended = replace(self._failed_run or RunEnded(), exit_code=int(code), failures=failures)
+            self._write(replace(ended, support=str(support or "")))
+        if self.for_people:
+            return
+        document = self._document
+        if error is not None or (code and document is None and not self._streams):
+            document = result.of_failure(int(code), failures or (_ended(code),), str(support or ""))
         try:
-            for one in printed:
-                say(json.dumps(within(one), indent=None if by_line else 2, default=str))
+            if document is not None:
+                say(result.text(document, self.output, by_line=self._streams), end="")
             sys.stdout.flush()
         except BrokenPipeError:
             drop_output()
@@ -129,18 +180,33 @@ class Session:
                 self._running.pop((event.lab, event.step), None)
             if isinstance(event, (StepStarted, StepDone, StepFailed)):
                 self._touched = self._touched or self.lab or event.lab
+            if self._events is not None:
+                self._record(event)
             show(event)
 
         return tell
 
-    def _print(self, event: Event) -> None:
-        """Print an event as a line of JSON; but the end of a failed run waits for :meth:`finish`."""
+    def _record(self, event: Event) -> None:
+        """Write an event; but the end of a failed run waits for :meth:`finish`."""
         if isinstance(event, RunEnded) and event.exit_code:
             self._failed_run = event
             return
         self._is_ended = isinstance(event, RunEnded)
-        say(json.dumps(events.record(event)))
-        sys.stdout.flush()
+        self._write(event)
+
+    def _write(self, event: Event) -> None:
+        assert self._events is not None
+        try:
+            self._events.write(json.dumps(events.record(event)) + "\n")
+        except BrokenPipeError:  # its reader has seen enough
+            drop_output(self._events)
+
+
+def _ended(code: int) -> Failure:
+    """Why a command ended without an error of its own."""
+    if code == ExitCode.INTERRUPTED:
+        return Failure("The command was interrupted.", cure="Run it again: it resumes.", exit_code=code)
+    return Failure("The command ended early.", why="The standard error has more.", exit_code=code)
 
 
 _current: ContextVar[Session] = ContextVar("session")
@@ -180,6 +246,16 @@ def _choose_output(value: Output) -> Output:
     return value
 
 
+def _choose_events(value: Path | None) -> Path | None:
+    if value is not None:
+        try:
+            current().record_events(value)
+        except UsageError:
+            current().output = result.requested(sys.argv[1:])  # --output may come later
+            raise
+    return value
+
+
 LabName = Annotated[
     str,
     typer.Option(
@@ -194,5 +270,41 @@ LabName = Annotated[
 Format = Annotated[
     Output,
     # eager: it also decides how another option's error is printed
-    typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output, is_eager=True),
+    typer.Option(
+        "--output", "-o", help="How to print the result.", callback=_choose_output, is_eager=True, expose_value=False
+    ),
 ]
+Events = Annotated[
+    Path | None,
+    typer.Option(
+        "--events",
+        help="Also write progress to this file, as JSON lines.",
+        metavar="FILE",
+        readable=False,  # it may be the end of a pipe that another user opened
+        callback=_choose_events,
+        is_eager=True,  # it also has the error of another option
+        expose_value=False,
+    ),
+]
+NO_RESULT = frozenset(
+    ["ssh", "exec", "pwsh", "kubectl", "serial", "schema", "admit", "ssh-config", "hosts", "inventory", "graph"]
+)  # what they print is not winlab's result
+
+
+def equip(group: Any) -> None:
+    """Give all commands of a group, and of the groups in it, the options that every command has."""
+    for name, command in group.commands.items():
+        inner = hasattr(command, "commands")
+        if inner:
+            equip(command)
+        if name not in NO_RESULT and (not inner or command.invoke_without_command):
+            command.params.extend(_shared())
+
+
+@functools.cache
+def _shared() -> list[Any]:
+    def command(output: Format = Output.TABLE, events: Events = None) -> None: ...
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return [one for one in typer.main.get_command(app).params if one.name != "help"]

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, Output, print_table, report_silent, say
+from winlab.cli.common import Anyone, print_table, report_silent, say
 from winlab.cli.complete import complete_hypervisors, complete_labs, complete_origins, complete_snapshots
-from winlab.cli.session import Format, LabName, checked_lab, current
+from winlab.cli.session import LabName, checked_lab, current
 
 if TYPE_CHECKING:
+    from winlab.cli.kinds import labs as kinds
     from winlab.lab_snapshots import Copied, Listed
 
 app = typer.Typer(
@@ -71,16 +71,15 @@ def save(
     disks_only: Annotated[bool, typer.Option("--disks-only", help="Save a lab that is off.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Save a lab: its machines pause for some seconds, and continue."""
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone).snapshots
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         made = own.save(name, disks_only=disks_only, listener=tell)
-    if output is Output.JSON:
-        current().result = _as_json(own.show(made.name))
+    if not current().for_people:
+        _answer([own.show(made.name)])
         return
     paused = f" Its machines were paused for {made.paused:.1f} s." if made.memory else ""
     say(f"The lab '{lab}' is saved as '{made.id}'.{paused}")
@@ -95,7 +94,6 @@ def list_snapshots(
             help="Only those of one lab.", autocompletion=complete_labs, metavar="[LAB]", show_default=False
         ),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show all snapshots, and what each costs."""
     from winlab import Lab, Site, all_snapshots
@@ -103,8 +101,7 @@ def list_snapshots(
     site = Site()
     rows = all_snapshots(site) if lab is None else Lab(checked_lab(lab), site).snapshots.list()
     report_silent(site)
-    if output is Output.JSON:
-        current().result = [_as_json(row) for row in rows]
+    if _answer(rows):
         return
     if not rows:
         say("There are no snapshots.")
@@ -131,13 +128,12 @@ def list_snapshots(
 
 
 @app.command()
-def show(name: Name, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+def show(name: Name, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Show a snapshot: its machines, what it was made with, what it costs."""
     from winlab import Lab
 
     row = Lab(lab).snapshots.show(name)
-    if output is Output.JSON:
-        current().result = _as_json(row)
+    if _answer([row]):
         return
     say(f"{row.id}")
     if row.record is None:
@@ -165,17 +161,16 @@ def delete(
         typer.Argument(help="Snapshots: NAME, or LAB@NAME.", autocompletion=complete_snapshots, metavar="SNAPSHOT..."),
     ],
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Delete snapshots. Labs that were made from them are not affected."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
     own, gone = Lab(lab).snapshots, list[str]()
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         for name in names:
             gone += own.delete(name, listener=tell)
-    if output is Output.JSON:
-        current().result = gone
+    if current().answer(kinds.Removal, [kinds.Removal(name=name) for name in gone]):
         return
     say(f"Deleted: {', '.join(names)}.")
 
@@ -185,15 +180,14 @@ def export(
     name: Name,
     path: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
 ) -> None:
     """Write a snapshot to one file, for another account or host."""
     from winlab import Lab
+    from winlab.cli.kinds import supplies as kinds
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         Lab(lab).snapshots.export(name, path, listener=tell)
-    if output is Output.JSON:
-        current().result = {"file": str(path)}
+    if current().answer(kinds.File, map(kinds.File.of, [path])):
         return
     say(f"'{path}' has the snapshot. It also has the lab's passwords and keys, and the memory of its machines.")
     say("Only you can read it. 'winlab snapshot import' takes it on another host, or for another account.")
@@ -218,15 +212,14 @@ def bring(
             show_default=False,
         ),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Take a snapshot from a file. Only import files from people whose programs you would run."""
     from winlab import Lab, import_snapshot
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         made = import_snapshot(path, renamed, on=on, listener=tell)
-    if output is Output.JSON:
-        current().result = _as_json(Lab(made.lab).snapshots.show(made.name))
+    if not current().for_people:
+        _answer([Lab(made.lab).snapshots.show(made.name)])
         return
     say(f"'{made.id}' is imported; 'winlab clone {made.id} NEW' makes a copy.")
     if made.plan.network.reach != "internet":
@@ -237,14 +230,13 @@ def reset(
     name: NameOrNewest = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Put a lab back to a snapshot: its machines continue from there. What it did since is lost."""
     from winlab import Lab
 
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
-    show_copied([done], output)
+    show_copied([done])
 
 
 def clone(
@@ -263,24 +255,35 @@ def clone(
     ] = None,
     on: On = None,
     fresh_credentials: FreshCredentials = False,
-    output: Format = Output.TABLE,
 ) -> None:
     """Make running copies of a lab beside it."""
     from winlab import Lab
 
     lab, at, name = origin.partition("@")
     names = [new] if count is None else [f"{new}-{number}" for number in range(1, count + 1)]
-    with current().shown(output) as tell:
+    with current().shown() as tell:
         own = Lab(lab).snapshots
         from_snapshot = name if at else None
         made = own.clone(names, from_snapshot, fresh_credentials=fresh_credentials, on=on, listener=tell)
-    show_copied(made, output)
+    show_copied(made)
 
 
-def show_copied(made: Sequence[Copied], output: Output) -> None:
+def show_copied(made: Sequence[Copied]) -> None:
     """Print what became of labs that were made from a snapshot."""
-    if output is Output.JSON:
-        current().result = [{**asdict(one), "snapshot": str(one.snapshot)} for one in made]
+    from winlab.cli.kinds import labs as kinds
+
+    rows = [
+        kinds.Copy(
+            name=one.lab,
+            snapshot=str(one.snapshot),
+            resumed=one.resumed,
+            ready=one.ready,
+            shared=one.shared,
+            fresh_credentials=one.fresh_credentials,
+        )
+        for one in made
+    ]
+    if current().answer(kinds.Copy, rows):
         return
     for one in made:
         if not one.resumed:
@@ -292,22 +295,18 @@ def show_copied(made: Sequence[Copied], output: Output) -> None:
         )
 
 
-def _as_json(row: Listed) -> dict[str, Any]:
-    record = row.record
-    made: dict[str, Any] = {
-        "snapshot": str(row.id),
-        "lab": row.id.lab,
-        "name": row.id.name,
-        "problem": row.problem,
-        "disk_bytes": row.disk,
-        "memory_bytes": row.memory,
-        "labs": list(row.copies),
-        "hypervisors": [
-            {"name": part.hypervisor, "disk_bytes": part.disk, "memory_bytes": part.memory} for part in row.parts
-        ],
-    }
-    if record is not None:
-        made |= {
+def _answer(rows: Iterable[Listed]) -> bool:
+    from winlab.cli.kinds import labs as kinds
+
+    return current().answer(kinds.Snapshot, map(_item, rows))
+
+
+def _item(row: Listed) -> kinds.Snapshot:
+    from winlab.cli.kinds import labs as kinds
+
+    made: dict[str, Any] = {}
+    if (record := row.record) is not None:
+        made = {
             "made": record.made.isoformat(),
             "made_by": record.made_by,
             "needs": record.emulator.model_dump(mode="json"),
@@ -316,7 +315,16 @@ def _as_json(row: Listed) -> dict[str, Any]:
             "automatic": record.automatic,
             "nodes": list(record.nodes),
         }
-    return made
+    return kinds.Snapshot(
+        name=str(row.id),
+        lab=row.id.lab,
+        problem=row.problem,
+        disk_bytes=row.disk,
+        memory_bytes=row.memory,
+        labs=list(row.copies),
+        hypervisors=[kinds.Part(part.hypervisor, part.disk, part.memory) for part in row.parts],
+        **made,
+    )
 
 
 def _size(number: int) -> str:

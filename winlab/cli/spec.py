@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.common import Output, print_table, say
-from winlab.cli.session import Format, current
+from winlab.cli.common import print_table, say
+from winlab.cli.session import current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,15 +39,15 @@ def explain(
             show_default=False,
         ),
     ] = "",
-    output: Format = Output.TABLE,
 ) -> None:
     """Explain a field of the spec: its meaning, its valid values, and every way to set it."""
+    from winlab.cli.kinds import supplies as kinds
     from winlab.design.spec import Spec, options
 
     rows = options.find(Spec, path)
-    if output is Output.JSON:
-        current().result = [asdict(row) for row in rows]
-    elif len(rows) == 1 and rows[0].path == path:
+    if current().answer(kinds.SpecField, (kinds.SpecField.made_of(row, "path") for row in rows)):
+        return
+    if len(rows) == 1 and rows[0].path == path:
         say(_explained(rows[0]))
     else:
         _show(rows, options.sections(Spec))
@@ -63,23 +62,24 @@ def schema() -> None:
 
 
 @app.command("list")
-def list_specs(output: Format = Output.TABLE) -> None:
+def list_specs() -> None:
     """Show the specs in specs/, which can be used by name."""
+    from winlab.cli.kinds import supplies as kinds
     from winlab.design import spec
     from winlab.design.spec.load import path_of, summary
 
     specs = {name: spec.load(name, environment={}) for name in spec.names()}
-    if output is Output.JSON:
-        current().result = [
-            {
-                "name": name,
-                "controllers": made.controllers.count,
-                "workers": [{"name": pool.name, "count": pool.count, "os": pool.os} for pool in made.pools],
-                "summary": summary(name),
-                "file": str(path_of(name)),
-            }
-            for name, made in specs.items()
-        ]
+    found = (
+        kinds.Spec(
+            name=name,
+            controllers=made.controllers.count,
+            workers=[kinds.SpecPool(pool.name, pool.count, pool.os) for pool in made.pools],
+            summary=summary(name),
+            file=str(path_of(name)),
+        )
+        for name, made in specs.items()
+    )
+    if current().answer(kinds.Spec, found):
         return
     rows = []
     for name, made in specs.items():

@@ -9,9 +9,9 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import files, settings
-from winlab.cli.common import Output, say
+from winlab.cli.common import say
 from winlab.cli.complete import complete_labs
-from winlab.cli.session import Format, LabName, checked_lab, current
+from winlab.cli.session import LabName, checked_lab, current
 
 if TYPE_CHECKING:
     from winlab import Explained
@@ -57,21 +57,20 @@ def support(
         Path | None,
         typer.Option("--to", help="The file to write, or '-'; default: one in the state folder.", metavar="FILE"),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Collect everything that helps to diagnose a lab into one archive, without its secrets."""
     if ctx.invoked_subcommand is not None:
         return
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
     from winlab.errors import UsageError
     from winlab.events import Event, Note
 
     if name is not None and lab not in (name, settings.DEFAULT_LAB):
         raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
-    if to is not None and files.is_stream(to) and output is Output.JSON:
-        raise UsageError("The archive and its description can't be the same output.", cure="Name a file with --to.")
+    current().keep_apart(to)
     own, missing = Lab(checked_lab(name) if name is not None else lab), list[str]()
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
 
         def listen(event: Event) -> None:
             if isinstance(event, Note):
@@ -79,8 +78,9 @@ def support(
             tell(event)
 
         path = own.support(to, listener=listen)
-    if output is Output.JSON:
-        current().result = {"lab": own.name, "archive": str(path), "bytes": path.stat().st_size, "missing": missing}
+    if not current().for_people:
+        made = kinds.Archive(name=str(path), lab=own.name, bytes=path.stat().st_size, missing=missing)
+        current().answer(kinds.Archive, [made])
     elif not files.is_stream(path):
         say(path)
 
@@ -95,15 +95,13 @@ def explain(
             show_default=False,
         ),
     ],
-    output: Format = Output.TABLE,
 ) -> None:
     """Find known causes in a log or an archive, and name their cures."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     explained = Lab.explain(path)
-    if output is Output.JSON:
-        current().result = explained.document()
-    else:
+    if not current().answer(kinds.Explanation, [{"name": str(path), **explained.document()}]):
         _print(explained)
 
 

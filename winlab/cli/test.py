@@ -9,8 +9,8 @@ import typer
 
 from winlab import files, settings
 from winlab.cli import table
-from winlab.cli.common import Output, print_table, say
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.common import print_table, say
+from winlab.cli.session import LabName, current
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def _check_folder(junit: Path | None) -> Path | None:
 
     if junit is not None:
         files.check_named(junit)
+        current().keep_apart(junit)
         if not junit.parent.is_dir():
             raise UsageError(f"There is no folder '{junit.parent}' for the file of --junit.", cure="Make it first.")
     return junit
@@ -52,7 +53,6 @@ Only = Annotated[str | None, typer.Option("--only", help="Run only these checks:
 @app.command()
 def smoke(
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,
     keep: Annotated[
@@ -62,15 +62,14 @@ def smoke(
     """Run pods on the lab's nodes that talk to each other, to services and to the outside."""
     from winlab import Lab
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
         report = Lab(lab).test_smoke(only=only, keep=keep, listener=tell)
-    _finish(report, output, junit)
+    _finish(report, junit)
 
 
 @app.command()
 def readiness(
     lab: LabName = settings.DEFAULT_LAB,
-    output: Format = Output.TABLE,
     junit: Junit = None,
     only: Only = None,
     timeout: Annotated[
@@ -83,9 +82,9 @@ def readiness(
     """Wait until every part of the lab's cluster is ready, and report why one is not."""
     from winlab import Lab
 
-    with current().shown(Output.TABLE) as tell:  # on the standard error
+    with current().shown() as tell:
         report = Lab(lab).test_readiness(only=only, timeout=timeout, listener=tell)
-    _finish(report, output, junit)
+    _finish(report, junit)
 
 
 def _show(report: Report) -> None:
@@ -99,10 +98,24 @@ def _show(report: Report) -> None:
     say(report.summary)
 
 
-def _finish(report: Report, output: Output, junit: Path | None) -> None:
-    if output is Output.JSON:
-        current().result = report.document()
-    else:
+def _finish(report: Report, junit: Path | None) -> None:
+    from winlab.cli.kinds import labs as kinds
+
+    results = [
+        kinds.TestResult(
+            name=one.id,
+            suite=report.suite,
+            lab=report.lab,
+            title=one.title,
+            source=one.source,
+            target=one.target,
+            outcome=one.outcome.value,
+            detail=one.detail,
+            seconds=round(one.seconds, 1),
+        )
+        for one in report.results
+    ]
+    if not current().answer(kinds.TestResult, results):
         _show(report)
     if junit is not None:
         report.write_junit(junit)

@@ -13,8 +13,8 @@ import typer
 
 from winlab import files, settings
 from winlab.cli import table
-from winlab.cli.common import Output, drop_output, print_table, say
-from winlab.cli.session import Format, LabName, current
+from winlab.cli.common import drop_output, print_table, say
+from winlab.cli.session import LabName, current
 from winlab.digits import is_number
 from winlab.errors import UsageError
 
@@ -39,16 +39,19 @@ def events(
     lab: LabName = settings.DEFAULT_LAB,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
-    output: Format = Output.TABLE,
 ) -> None:
-    """Show what commands did to a lab, from its journal. With --output json, one event per line."""
-    from winlab import Lab, events
+    """Show what commands did to a lab, from its journal. With --follow, each event is a document of its own."""
+    from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
     with _until_interrupted(follow):
-        for event in Lab(lab).events(_which(run), follow=follow):
-            if output is Output.JSON:
-                say(json.dumps(events.record(event)))
-            elif (line := _line(event)) is not None:
+        found = Lab(lab).events(_which(run), follow=follow)
+        if not follow and current().answer(kinds.Event, map(_item, found)):
+            return
+        for event in found:
+            if follow and current().stream(kinds.Event, _item(event)):
+                continue
+            if (line := _line(event)) is not None:
                 say(line)
             if follow:
                 sys.stdout.flush()
@@ -64,40 +67,47 @@ def timeline(
         Path | None,
         typer.Option("--trace", help="Write a trace file that Perfetto opens; '-': print it.", metavar="FILE"),
     ] = None,
-    output: Format = Output.TABLE,
 ) -> None:
     """Show when the steps of a run began and ended, and its critical path."""
     from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
 
+    for file in (html, trace):
+        current().keep_apart(file)
     made = Lab(lab).timeline(_which(run))
     if html is not None:
         _write(html, made.html())
     if trace is not None:
         _write(trace, json.dumps(made.trace(), indent=1))
-    if output is Output.JSON:
-        current().result = made.document()
-    elif html is None and trace is None:
+    document = made.document()
+    rows = ({"name": str(one["number"]), "lab": document["lab"], **one} for one in document["runs"])
+    if current().answer(kinds.Run, rows):
+        return
+    if html is None and trace is None:
         for one in made.runs:
             _show_run(one)
 
 
-def follow(lab: Lab, output: Output) -> None:
-    """Show a lab as it changes, until Ctrl-C: a table on a terminal, otherwise a block or a line of JSON per change."""
+def follow(lab: Lab) -> None:
+    """Show a lab as it changes, until Ctrl-C: a table on a terminal, otherwise a block or a document per change."""
     from rich.console import Console
     from rich.live import Live
 
+    from winlab.cli.kinds import labs as kinds
+
     console = Console()
     with _until_interrupted(True), closing(lab.watch()) as views:
-        if output is Output.TABLE and console.is_terminal:
+        people = current().for_people
+        if people and console.is_terminal:
             with Live(console=console, auto_refresh=False) as live:
                 for view in views:
                     live.update(_table(view, console.width), refresh=True)
         last = None
         for view in views:
             document = view.document()
-            sign = _json_sign(document) if output is Output.JSON else _sign(view)
-            if sign != last:
-                say(json.dumps(document) if output is Output.JSON else _block(view))
+            sign = _sign(view) if people else _document_sign(document)
+            if sign != last and not current().stream(kinds.View, {"name": view.lab, **document}):
+                say(_block(view))
                 sys.stdout.flush()
             last = sign
 
@@ -128,6 +138,13 @@ def _write(file: Path, text: str) -> None:
     except OSError as error:
         raise UsageError(f"'{file}' can't be written.", why=str(error)) from error
     say(f"{file} is written.", error=True)
+
+
+def _item(event: Event) -> dict[str, Any]:
+    """An event as an item of a result."""
+    from winlab import events
+
+    return {"name": type(event).__name__, **events.record(event)}
 
 
 def _line(event: Event) -> str | None:
@@ -269,7 +286,7 @@ def _sign(view: View) -> object:
     return (about, nodes, view.worker, view.outside, view.trouble)
 
 
-def _json_sign(document: dict[str, Any]) -> object:
+def _document_sign(document: dict[str, Any]) -> object:
     """What must change before another line is printed: everything except the running times."""
     nodes = [{**node, "steps": [{**step, "seconds": 0} for step in node["steps"]]} for node in document["nodes"]]
     run = document["run"] and {**document["run"], "seconds": 0, "left": 0}

@@ -29,7 +29,7 @@ class Timeline:
         return trace.document(self.runs)
 
     def document(self) -> dict[str, Any]:
-        """All of it as a JSON object: what ``winlab timeline --output json`` prints."""
+        """All of it as a JSON object: with the fields of the items of ``winlab timeline -o json``."""
         return {"lab": self.lab, "runs": [_run(run) for run in self.runs]}
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from winlab import documents
@@ -39,11 +38,6 @@ class ClusterVerdict:
     def refused(self) -> bool:
         """Whether no worker can join."""
         return bool(verdict.refusals(self.rows))
-
-    def record(self) -> dict[str, Any]:
-        """For ``--output json``."""
-        rows = [asdict(row) for row in self.rows]
-        return {"distribution": self.kind, "version": self.version, "refused": self.refused, "rows": rows}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 import typer
 from commands import run as winlab
 from isos import SERVER, make_server_medium, make_wim
@@ -23,7 +24,7 @@ from winlab.operations import render
 def test_plan_as_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--output", "json") == 0
     first = capsys.readouterr().out
-    assert [n["name"] for n in json.loads(first)["nodes"]] == ["controller-1", "node-1"]
+    assert [n["name"] for n in results.item(first)["nodes"]] == ["controller-1", "node-1"]
     assert winlab(monkeypatch, "plan", "--spec", "1-1-1", "--rehearse", "--output", "json") == 0
     assert capsys.readouterr().out == first
 
@@ -45,7 +46,7 @@ def test_plan_says_which_kubernetes_the_workers_need(
 ) -> None:
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--output", "json") == 0
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["cluster"]["versions"]["kubernetes"] == "v1.34.4"
+    assert results.item(shown.out)["cluster"]["versions"]["kubernetes"] == "v1.34.4"
     assert "Kubernetes v1.34.4 is taken, not v" in shown.err
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--set", "kubernetes.version=1.34") == 0
     assert "is taken" not in capsys.readouterr().err
@@ -94,7 +95,7 @@ def test_plan_lists_the_files_of_this_host_that_leave_it(
     assert winlab(monkeypatch, *words, "json") == 2
     assert f"--allow-path {script.parent}" in capsys.readouterr().err
     assert winlab(monkeypatch, *words, "json", "--allow-path", str(script.parent)) == 0
-    (row,) = json.loads(capsys.readouterr().out)["host_files"]
+    (row,) = results.item(capsys.readouterr().out)["host_files"]
     assert row == {"path": str(script), "field": "workers.scripts", "pool": "node"}
     assert winlab(monkeypatch, *words, "table", "--allow-path", str(script.parent)) == 0
     shown = capsys.readouterr().out
@@ -221,7 +222,7 @@ def test_an_interrupted_render_is_done_again(monkeypatch: pytest.MonkeyPatch, tm
         (["plan", "--iso", "/nowhere.iso"], 2, "can't be read"),
         (["plan", "--lab", "Bad_Name"], 2, "can't be the name of a lab"),
         (["plan", "--set", "workers.cpus=0"], 2, "workers.cpus"),
-        (["plan", "--output", "yaml"], 2, "yaml"),
+        (["plan", "--output", "xml"], 2, "xml"),
         (["nonsense"], 2, "nonsense"),
         (["create", "--os", "windows-2022"], 5, "--rehearse"),
         (["image", "build", "beos"], 5, "no image named"),
@@ -240,7 +241,7 @@ def test_bad_input_has_a_code_and_a_message(
 def test_environment_names_the_lab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WINLAB_LAB", "from-env")
     assert winlab(monkeypatch, "plan", "--output", "json") == 0
-    assert json.loads(capsys.readouterr().out)["lab"] == "from-env"
+    assert results.item(capsys.readouterr().out)["lab"] == "from-env"
 
 
 def test_bugs_are_reported_without_a_traceback(
@@ -308,4 +309,4 @@ def test_a_lab_name_with_a_slash_in_other_places(
     assert winlab(monkeypatch, "support", "a/b") == 2
     assert "'a/b' can't be the name of a lab." in capsys.readouterr().err
     assert winlab(monkeypatch, "plan", "--lab", "a/b", "--output", "json") == 2
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+    assert results.error(capsys.readouterr().out)["exit_code"] == 2

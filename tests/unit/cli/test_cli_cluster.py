@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any, NoReturn
 
 import plans
 import pytest
+import results
 import yaml
 from commands import run as winlab
 
@@ -107,7 +107,7 @@ def test_push_says_what_is_installed_now(monkeypatch: pytest.MonkeyPatch, capsys
     assert f"'node-1' has your kubelet.exe: SHA-256 {'a' * 64}." in shown
     assert "Ready, with the kubelet v1.36.3-mine" in shown
     assert winlab(monkeypatch, "push", "kubelet", "node-1", "--restore", "--output", "json") == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()][-1]["result"]["changed"] is False
+    assert results.item(capsys.readouterr().out)["changed"] is False
     assert asked == [("lab", "node-1", "out/kubelet.exe", False), ("lab", "node-1", "kubelet", True)]
 
 
@@ -130,7 +130,7 @@ def test_logs_as_text_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert winlab(monkeypatch, "logs") == 0
     assert "--- kubelet\n  text" in capsys.readouterr().out
     assert winlab(monkeypatch, "logs", "node-1", "-n", "5", "-o", "json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["logs"] == {"kubelet": "text"}
+    assert results.item(capsys.readouterr().out)["logs"] == {"kubelet": "text"}
     assert asked == [("lab", "", 60), ("lab", "node-1", 5)]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import commands
 import pytest
+import results
 
 from winlab import Lab
 from winlab.design import fault
@@ -60,9 +60,9 @@ def test_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert winlab(monkeypatch, "list") == 0
     assert "20 % of the packets are lost" in capsys.readouterr().out
     assert winlab(monkeypatch, "list", "--output", "json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["faults"][0] == {
-        "id": "loss.node-1",
+    assert results.items(capsys.readouterr().out)[0] == {
+        "name": "loss.node-1",
+        "lab": "lab",
         "kind": "loss",
         "nodes": ["node-1"],
         "settings": {"percent": 20.0},

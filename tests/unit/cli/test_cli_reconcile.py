@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import asdict
 from typing import Any
 
 import plans
 import pytest
+import results
 from commands import run as winlab
 
 from winlab.adapters.vm.pushed import Pushed
@@ -36,12 +37,12 @@ def test_diff_as_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], calls: list[tuple[int, dict[str, Any]]]
 ) -> None:
     assert winlab(monkeypatch, "diff", "--output", "json") == 22
-    assert json.loads(capsys.readouterr().out) == {
-        "lab": "lab",
-        "changes": [CHANGE.record()],
-        "pending": [{"node": "node-2", "from": "a", "to": "b"}],
+    assert results.item(capsys.readouterr().out) == {
+        "name": "lab",
+        "changes": [asdict(CHANGE)],
+        "pending": [{"node": "node-2", "before": "a", "after": "b"}],
         "unfinished": False,
-        "pushed": [],
+        "pushed": {},
     }
     assert calls == []
 
@@ -56,9 +57,9 @@ def test_diff_names_programs_that_the_user_pushed(
     shown = capsys.readouterr().out
     assert "node-1: kubelet.exe is your own build (c03ecf600000...), pushed at 2026-11-26 12:54 UTC.\n" in shown
     assert winlab(monkeypatch, "diff", "--output", "json") == 0
-    assert json.loads(capsys.readouterr().out)["pushed"] == [
-        {"node": "node-1", "program": "kubelet.exe", "sha256": own.sha256, "at": "2026-11-26 12:54 UTC"}
-    ]
+    assert results.item(capsys.readouterr().out)["pushed"] == {
+        "node-1": [{"program": "kubelet.exe", "sha256": own.sha256, "at": "2026-11-26 12:54 UTC"}]
+    }
 
 
 def test_diff_as_a_table_and_without_differences(

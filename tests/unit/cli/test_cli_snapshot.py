@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 import saved
 from commands import ran
 from pools import MemoryPool
@@ -69,10 +69,9 @@ def test_json_has_what_the_snapshot_needs(monkeypatch: pytest.MonkeyPatch, tmp_p
         Id("lab", "ready"), saved.snapshot(MemoryPool()), "", disk=3 << 20, memory=1 << 20, copies=("try",), parts=PARTS
     )
     monkeypatch.setattr(Snapshots, "show", lambda *_: row)
-    assert json.loads(ran("snapshot", "show", "ready", "--output", "json").stdout) == {
-        "snapshot": "lab@ready",
+    assert results.item(ran("snapshot", "show", "ready", "--output", "json").stdout) == {
+        "name": "lab@ready",
         "lab": "lab",
-        "name": "ready",
         "problem": "",
         "disk_bytes": 3 << 20,
         "memory_bytes": 1 << 20,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+import results
 from commands import ran
 
 from winlab.design import spec
@@ -55,9 +54,9 @@ def test_explain_lists_all_fields() -> None:
 
 
 def test_explain_as_json() -> None:
-    (row,) = json.loads(shown("explain", "workers.cpus", "--output", "json"))
+    row = results.item(shown("explain", "workers.cpus", "--output", "json"))
     assert row["variable"] == "WINLAB_WORKERS_CPUS"
-    assert len(json.loads(shown("explain", "--output", "json"))) == len(options.options(Spec))
+    assert len(results.items(shown("explain", "--output", "json"))) == len(options.options(Spec))
 
 
 def test_explain_an_unknown_field() -> None:
@@ -71,7 +70,7 @@ def test_schema() -> None:
 
 
 def test_list() -> None:
-    rows = json.loads(shown("list", "--output", "json"))
+    rows = results.items(shown("list", "--output", "json"))
     assert [row["name"] for row in rows] == spec.names()
     mixed = next(row for row in rows if row["name"] == "mixed")
     assert [pool["name"] for pool in mixed["workers"]] == ["win19", "win22", "win25", "linux"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import commands
 import pytest
+import results
 
 from winlab import Lab
 
@@ -83,9 +83,9 @@ def test_no_known_cause_is_reported() -> None:
 @pytest.mark.parametrize("words", [("--output", "json", "{}"), ("{}", "-o", "json")])
 def test_as_json(words: tuple[str, ...]) -> None:
     path = LOGS / "healthy.journal.jsonl"
-    made = json.loads(ran("explain", *(word.format(path) for word in words)).stdout)
+    made = results.item(ran("explain", *(word.format(path) for word in words)).stdout)
     assert (made["file"], made["logs"], made["left"], made["causes"]) == (str(path), 1, "", [])
-    (row,) = json.loads(ran("explain", str(LOGS / "token.join.log"), "-o", "json").stdout)["causes"]
+    (row,) = results.item(ran("explain", str(LOGS / "token.join.log"), "-o", "json").stdout)["causes"]
     assert set(row) == {"name", "effect", "what", "why", "cure", "source", "lines", "evidence"}
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 from commands import run as winlab
 
 from winlab import Lab, Listener
@@ -68,14 +68,17 @@ def test_the_path_ends_the_message(
 
 
 def test_the_end_of_the_run_names_it(
-    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     destroying(monkeypatch, fail)
-    assert winlab(monkeypatch, "destroy", "--lab", "mine", "--output", "json") == 9
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    file = tmp_path / "events"
+    assert winlab(monkeypatch, "destroy", "--lab", "mine", "--output", "json", "--events", str(file)) == 9
+    events = results.events(file)
     assert [one["event"] for one in events] == ["StepStarted", "StepFailed", "StepProgress", "RunEnded"]
     assert events[-1]["support"] == "/state/support/mine.tar.gz"
     assert events[-1]["failures"][0]["what"] == "'join' failed."
+    failed = results.error(capsys.readouterr().out)
+    assert (failed["what"], failed["support"]) == ("'join' failed.", "/state/support/mine.tar.gz")
 
 
 @pytest.mark.parametrize("error", [HostError("OVN does not answer."), KeyError("bug")])
@@ -91,7 +94,7 @@ def test_a_failure_outside_a_run(
     destroying(monkeypatch, work)
     winlab(monkeypatch, "destroy", "--output", "json")
     said = capsys.readouterr()
-    assert json.loads(said.out.splitlines()[-1])["support"] == "/state/support/lab.tar.gz"
+    assert results.error(said.out)["support"] == "/state/support/lab.tar.gz"
     assert said.err.splitlines()[-1] == "everything about it: /state/support/lab.tar.gz"
 
 
@@ -174,7 +177,7 @@ def test_no_archive_is_requested(
     destroying(monkeypatch, fail)
     assert winlab(monkeypatch, "destroy", "--output", "json") == 9
     said = capsys.readouterr()
-    assert json.loads(said.out.splitlines()[-1])["support"] == ""
+    assert results.error(said.out)["support"] == ""
     assert "everything about it" not in said.err
     assert made == []
 
@@ -190,9 +193,7 @@ def test_trouble_with_the_archive_hides_nothing(
     destroying(monkeypatch, fail)
     assert winlab(monkeypatch, "destroy", "--output", "json") == 9
     said = capsys.readouterr()
-    events = [json.loads(line) for line in said.out.splitlines()]
-    assert events[-1]["event"] == "RunEnded"
-    assert events[-1]["failures"][0]["what"] == "'join' failed."
+    assert results.error(said.out)["failures"][0]["what"] == "'join' failed."
     assert "winlab: 'join' failed." in said.err
     assert "everything about it" not in said.err
 

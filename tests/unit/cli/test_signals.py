@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import pty
 import signal
@@ -16,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import results
 
 from winlab import stopping
 from winlab.cli import main, session, signals
-from winlab.cli.common import Output
 from winlab.design.plan import make
 from winlab.engine import engine
 from winlab.engine.state import Kind
@@ -83,7 +82,7 @@ def test_a_signal_ends_a_command_in_order(
     released = []
 
     def work(*_: object, **_more: object) -> None:
-        with session.current().shown(Output.TABLE) as tell:
+        with session.current().shown() as tell:
             tell(StepStarted(lab="lab", step="init controller-1"))
         try:
             os.kill(os.getpid(), number)
@@ -101,7 +100,7 @@ def test_a_signal_ends_a_command_in_order(
     assert "interrupted. Nothing is lost" in shown.err
     assert "running:  Machines, and what these steps began in them: init controller-1" in shown.err
     if output == "json":
-        assert json.loads(shown.out.splitlines()[-1])["exit_code"] == 130
+        assert results.error(shown.out)["exit_code"] == 130
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -257,7 +256,7 @@ def test_threads_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch, capf
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
     own = session.Session()
-    with own.shown(Output.TABLE) as tell:
+    with own.shown() as tell:
         for event in (
             StepChecking(lab="lab", step="volumes"),
             StepStarted(lab="lab", step="boot node-1"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import histories
 import pytest
+import results
 from commands import ran
 from histories import BEGAN, Script
 
@@ -54,7 +55,7 @@ def test_events_are_lines(journal: list[Event]) -> None:
     assert [line[21:] for line in lines[1:]][:2] == ["> network", "✓ network (2 s)"]
     assert any("disk a: copying\N{REPLACEMENT CHARACTER}[2J 50%" in line for line in lines)
     assert "ended with exit code 4" in lines[-2]
-    rows = [json.loads(line) for line in ran("events", "--output", "json").stdout.splitlines()]
+    rows = results.items(ran("events", "--output", "json").stdout)
     assert [row["event"] for row in rows[:2]] == ["RunStarted", "StepChecking"]
     assert len(rows) == len(journal)
 
@@ -64,6 +65,8 @@ def test_interrupting_a_followed_run_is_not_a_failure(journal: list[Event]) -> N
     done = ran("events", "-f", "--run", "3")
     assert done.exit_code == 0
     assert "join a" in done.stdout
+    assert len(results.streamed(ran("events", "-f", "-o", "json").stdout)) == len(journal)
+    assert ran("events", "-f", "-o", "yaml").stdout.count("---\n") == len(journal)
     assert ran("events", "--run", "first").exit_code == 2
 
 
@@ -85,7 +88,7 @@ def test_a_timeline_is_a_table_a_page_a_trace_and_json(journal: list[Event], tmp
     assert page.read_text().startswith("<!doctype html>")
     assert json.loads(trace.read_text())["traceEvents"]
     assert victim.read_text() == "theirs"
-    assert json.loads(ran("timeline", "--output", "json").stdout)["runs"][0]["state"] == "done"
+    assert results.items(ran("timeline", "--output", "json").stdout)[0]["state"] == "done"
     assert ran("timeline", "--html", str(tmp_path / "no/t.html")).exit_code == 2
 
 
@@ -118,7 +121,7 @@ def test_a_watched_lab_is_shown_when_it_changes(views: list[View]) -> None:
     assert "a  -  -  1 of 3  boot a: waiting for ssh (7 s, usually 1 min 00 s)" in first
     assert "nobody is changing it" in second
     assert "last run: create, done after 1:40" in second
-    rows = [json.loads(line) for line in ran("status", "--watch", "--output", "json").stdout.splitlines()]
+    rows = results.streamed(ran("status", "--watch", "--output", "json").stdout)
     assert [row["run"]["state"] for row in rows] == ["running", "done"]
 
 

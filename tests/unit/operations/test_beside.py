@@ -146,15 +146,15 @@ def test_a_lab_as_planned_has_no_drift_and_lost_names_are_reported(
 
 def test_status_has_the_membership(monkeypatch: pytest.MonkeyPatch) -> None:
     from winlab.cli import lab as commands
-    from winlab.cli.common import Output
 
     plan = plans.make(plans.KVM, *BESIDE)
     rows = [look.NodeStatus(one.tag, "running", answers=True) for one in machines(plan)]
-    result = SimpleNamespace(result=None)
-    monkeypatch.setattr(commands, "current", lambda: result)
+    found: list[Any] = []
+    session = SimpleNamespace(answer=lambda _, items: found.extend(items) or True)
+    monkeypatch.setattr(commands, "current", lambda: session)
     monkeypatch.setattr(commands, "active", lambda _: [])
-    commands._show_status(cast(Lab, SimpleNamespace(name="lab", status=lambda: rows)), Output.JSON)
-    told = {row["node"]: (row["role"], row["cluster"]) for row in cast(Any, result.result)["nodes"]}
+    commands._show_status(cast(Lab, SimpleNamespace(name="lab", status=lambda: rows)))
+    told = {row.name: (row.role, row.cluster) for row in found}
     assert told == {
         "controller-1": ("controller", True),
         "node-1": ("worker", True),

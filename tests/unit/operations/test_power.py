@@ -13,6 +13,7 @@ from typing import Any
 
 import example
 import pytest
+import results
 from commands import run as winlab
 from lab_fakes import Api
 from switched import NOW, Played, lab
@@ -298,16 +299,16 @@ def test_a_node_that_is_off_has_no_screen(played: Played) -> None:
     assert caught.value.cure == "Run 'winlab start node-1 --lab lab'."
 
 
-def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(
+    played: Played, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     assert winlab(monkeypatch, "stop", "node-1") == 0
     assert capsys.readouterr().out == "node-1: off, was running\n"
-    assert winlab(monkeypatch, "stop", "--force", "--output", "json") == 0
-    out = capsys.readouterr().out
-    *others, ended, last = map(json.loads, out.splitlines())
-    assert (ended["event"], last["event"], last["schema"]) == ("RunEnded", "Result", 1)
-    assert "RunEnded" not in [one["event"] for one in others]
-    told = last["result"]
-    assert [(one["node"], one["before"], one["state"]) for one in told["nodes"]] == [
+    events = tmp_path / "events.jsonl"
+    assert winlab(monkeypatch, "stop", "--force", "--output", "json", "--events", str(events)) == 0
+    kinds = [one["event"] for one in results.events(events)]
+    assert (kinds[0], kinds.index("RunEnded")) == ("RunStarted", len(kinds) - 1)
+    assert [(one["name"], one["before"], one["state"]) for one in results.items(capsys.readouterr().out)] == [
         ("controller-1", "running", "off"), ("node-1", "off", "off"),
     ]  # fmt: skip
     played.behind["node-1"] = 60.0
@@ -318,7 +319,7 @@ def test_the_commands(played: Played, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "resume") == 0
     capsys.readouterr()
     assert winlab(monkeypatch, "autostart", "on", "--output", "json") == 0
-    assert json.loads(capsys.readouterr().out)["nodes"] == NODES
+    assert results.item(capsys.readouterr().out)["nodes"] == NODES
     monkeypatch.setattr(look, "connect", played.connect)
     monkeypatch.setattr(Lab, "faults", lambda _: [])
     assert winlab(monkeypatch, "status") == 0
@@ -342,7 +343,7 @@ def test_status_names_programs_that_the_user_pushed(
     assert winlab(monkeypatch, "status") == 0
     assert "node-1: kubelet.exe is your own build (cccccccccccc...), pushed at 2026-11-26" in capsys.readouterr().out
     assert winlab(monkeypatch, "status", "--output", "json") == 0
-    rows = {row["node"]: row["pushed"] for row in json.loads(capsys.readouterr().out)["nodes"]}
+    rows = {row["name"]: row["pushed"] for row in results.items(capsys.readouterr().out)}
     assert rows == {
         "controller-1": [],
         "node-1": [{"program": "kubelet.exe", "sha256": "c" * 64, "at": "2026-11-26 12:54 UTC"}],

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from typing import Any
 
 import commands
 import lab_fakes
 import pytest
+import results
 import sites
 from pools import MemoryPool
 
@@ -299,12 +299,12 @@ def test_the_commands(world: World) -> None:
     assert [line.split()[:3] for line in done.stdout.splitlines() if "answers" in line] == [
         [HYPERVISOR, "test:///default", "answers"], ["b", URI, "answers"],
     ]  # fmt: skip
-    shown = json.loads(commands.ran("hypervisor", "show", "b", "-o", "json").stdout)
+    shown = results.item(commands.ran("hypervisor", "show", "b", "-o", "json").stdout)
     assert (shown["name"], shown["facts"]["accelerator"], shown["answers"]) == ("b", "tcg", True)
     world.off = {"host2"}
     done = commands.ran("hypervisor", "list", "-o", "json")
     assert done.exit_code == 20
-    assert [one["answers"] for one in json.loads(done.stdout)] == [True, False]
+    assert [one["answers"] for one in results.items(done.stdout)] == [True, False]
     assert commands.ran("hypervisor", "show", "b").exit_code == 20
     assert commands.ran("hypervisor", "remove", "b").exit_code == 4
     assert "is removed" in commands.ran("hypervisor", "remove", "b", "--force").stdout

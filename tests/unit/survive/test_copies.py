@@ -77,12 +77,11 @@ class Fake(Stage):
     def winlab(self) -> Any:
         return self.wired
 
-    def ask(self, *words: str) -> Any:
+    def ask(self, *words: str) -> list[Any]:
         if words[0] == "status":
-            nodes = [{"state": "running", "answers": True}] * self.winlab.labs.get(words[2], 0)
-            return {"nodes": nodes} if nodes else {"event": "RunEnded"}
+            return [{"state": "running", "answers": True}] * self.winlab.labs.get(words[2], 0)
         rows = self.winlab.snapshots.items()
-        return [{"snapshot": name, "problem": why} for name, why in rows if name.startswith(f"{words[2]}@")]
+        return [{"name": name, "problem": why} for name, why in rows if name.startswith(f"{words[2]}@")]
 
     def look(self) -> Traces:
         return {"volumes": frozenset(f"{name}.controller-1.memory" for name in self.winlab.snapshots)}

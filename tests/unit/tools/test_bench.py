@@ -227,7 +227,6 @@ def test_a_command_s_events_have_their_times(monkeypatch: pytest.MonkeyPatch, tm
     lines = ["Note: on the standard error", "{", '  "not": "an event"', "}"]
     for reaches in ("restored", "restored", "ready"):
         lines.append(json.dumps({"event": "StepDone", "reaches": reaches}))
-    lines.append(json.dumps({"event": "Result", "result": {"paused": 1.5}}))
     asked: list[Any] = []
 
     def stream(words: list[str], on_line: Callable[[str], None], **_more: Any) -> Ended:
@@ -238,8 +237,7 @@ def test_a_command_s_events_have_their_times(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(run, "stream", stream)
     ran = Stage((), tmp_path / "work", print).winlab("reset", "bench")
-    assert asked[1:] == ["-m", "winlab", "reset", "bench", "--output", "json"]
-    assert ran.result == {"paused": 1.5}
+    assert asked[1:] == ["-m", "winlab", "reset", "bench", "--events", "/dev/stderr"]
     assert ran.last("restored") == ran.events[1][0]
     assert ran.answered is None
     assert ran.seconds >= ran.events[-1][0]

@@ -60,17 +60,6 @@ class Change:
     why: str = ""
     when: When = "now"
 
-    def record(self) -> dict[str, str]:
-        """The change for machines."""
-        return {
-            "kind": self.kind,
-            "what": self.what,
-            "from": self.before,
-            "to": self.after,
-            "why": self.why,
-            "when": self.when,
-        }
-
 
 @dataclass(frozen=True)
 class Changes:

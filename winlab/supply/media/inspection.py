@@ -125,7 +125,7 @@ class Inspection:
             )
 
     def facts(self, *, tree: bool = False) -> dict[str, Any]:
-        """All of it in plain values, as ``winlab iso inspect --output json`` prints it.
+        """All of it in plain values, as ``winlab iso inspect -o json`` prints it.
 
         :param tree: with the list of its files.
         """

@@ -166,15 +166,3 @@ def test_a_half_made_node_does_not_become_another_system() -> None:
     other = planned("1-1-1", "linux_workers.count=1", "linux_workers.os=ubuntu-24.04", standing=(old, half))
     made: Any = changes([old, half], other).refused
     assert [row.what for row in made] == ["node linux-1: system"]
-
-
-def test_records_have_the_names_of_the_documentation() -> None:
-    (row,) = compared("1-1-1", "workers.cpus=4").every
-    assert row.record() == {
-        "kind": "changed",
-        "what": "node node-1: cpus",
-        "from": "2",
-        "to": "4",
-        "why": "",
-        "when": "next start",
-    }

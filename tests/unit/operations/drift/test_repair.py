@@ -10,6 +10,7 @@ from typing import Any
 
 import plans
 import pytest
+import results
 import runs
 import standing
 from commands import Ran, ran
@@ -251,13 +252,9 @@ def test_nothing_is_cut_in_a_pipe(lab: Standing) -> None:
 
 
 def test_the_command_s_json(lab: Standing) -> None:
-    import json
-
     lab.states["winlab-lab.node-1"] = "paused"
-    shown = json.loads(invoke("node-1", "--check", "--output", "json").stdout)
-    assert shown["lab"] == "lab"
-    (row,) = shown["drifts"]
-    assert row == {
+    assert results.item(invoke("node-1", "--check", "--output", "json").stdout) == {
+        "name": "node-1", "lab": "lab",
         "area": "machine", "node": "node-1", "what": "state", "expected": "running", "actual": "paused",
         "action": "resumed", "mendable": True, "mended": False,
     }  # fmt: skip

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
+import results
 from commands import ran
 from isos import SERVER, make_server_medium, make_wim
 
@@ -122,7 +122,7 @@ def test_the_command(tmp_path: Path) -> None:
     path = make_server_medium(tmp_path / "w.iso")
     done = ran("iso", "inspect", str(path), "--output", "json", "--tree")
     assert done.exit_code == 0
-    found = json.loads(done.stdout)
+    found = results.item(done.stdout)
     assert (found["release"], found["usable"], found["asks_for_a_key"]) == ("2022", True, True)
     assert "/sources/install.wim" in [row["path"] for row in found["tree"]]
     done = ran("iso", "inspect", str(path))
@@ -136,9 +136,9 @@ def test_the_command(tmp_path: Path) -> None:
     assert ran("iso", "inspect", bios).stdout.startswith("No: Windows Server 2022. ")
     done = ran("iso", "inspect", bios, "--output", "json")
     assert done.exit_code == 2
-    report, ended = map(json.loads, done.stdout.splitlines())
-    assert report["result"]["usable"] is False
-    assert ended["failures"][0]["what"] in done.stderr
+    found = results.item(done.stdout)
+    assert found["usable"] is False
+    assert found["problems"][0]["what"] in done.stderr
 
 
 def test_evaluation_media_of_every_release() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import results
 from commands import ran
 from isos import EVAL, SERVER, make_server_medium, make_wim
 
@@ -110,4 +110,4 @@ def test_metadata_keep_their_places(tmp_path: Path) -> None:
 def test_iso_inspect_names_them(medium: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Wimlib(monkeypatch, boot=("viostor.sys",))
     assert "has drivers of its own for virtio: viostor" in ran("iso", "inspect", str(medium), "-o", "wide").stdout
-    assert json.loads(ran("iso", "inspect", str(medium), "--output", "json").stdout)["virtio"] == ["viostor"]
+    assert results.item(ran("iso", "inspect", str(medium), "--output", "json").stdout)["virtio"] == ["viostor"]
