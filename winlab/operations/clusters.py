@@ -14,6 +14,7 @@ from winlab.adapters.kube import discovery, probe
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Finding, Reach, Seen
 from winlab.design.plan import addresses
+from winlab.design.plan.existing import HTTPS
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Progress
@@ -98,9 +99,9 @@ def _tried(candidates: Iterable[str], spec: Spec, progress: Progress) -> list[Re
     found = []
     for address in dict.fromkeys(candidates):
         progress.say(f"connecting to {address}")
-        host, _, port = address.rpartition(":")
         try:
-            with socket.create_connection((host.strip("[]") or address, int(port or 443)), SECONDS) as connection:
+            parts = urlsplit(f"//{address}")
+            with socket.create_connection((parts.hostname or "", parts.port or HTTPS), SECONDS) as connection:
                 here = connection.getsockname()[0] == connection.getpeername()[0]
                 found.append(Reach(address, here=here and spec.network.reach != "all"))
         except (OSError, ValueError) as error:
