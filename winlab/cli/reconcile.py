@@ -11,7 +11,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import LabName, current
@@ -176,7 +176,7 @@ def _carry_out(
 
     made = plan_of(lab, spec, again={rebuild: on} if on else None)
     difference = lab.diff(made, rebuild=rebuild)
-    if current().output is Output.TABLE and difference:
+    if current().for_people and difference:
         _show(lab.name, difference)
     accepted = consent.accepted(accept_eula, lab.terms(made))
     begun = time.monotonic()
