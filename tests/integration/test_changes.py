@@ -26,7 +26,7 @@ def test_sizes_change_at_the_next_start(labs: Labs) -> None:
     more = ("--set", "workers.cpus=3")
     code, told = difference(labs, *more)
     (change,) = told["changes"]
-    assert (code, change["what"], change["from"], change["to"]) == (22, "node node-1: cpus", "2", "3")
+    assert (code, change["what"], change["before"], change["after"]) == (22, "node node-1: cpus", "2", "3")
     assert change["when"] == "next start"
     text(labs.a("apply", *more))
     code, told = difference(labs)
@@ -49,7 +49,7 @@ def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winl
     """The real script with the guest's own tc and nft; the host's way to the nodes stays as it is."""
     gateway = "10.77.0.1"
     ping = "ping -n -c 3 -i 0.3 -W 5 {} | tail -n 2"
-    node = next(row["address"] for row in _rows(labs) if row["node"] == "node-1")
+    node = next(row["address"] for row in _rows(labs) if row["name"] == "node-1")
     text(winlab("fault", "add", "loss", "node-1", "controller-1", "--percent", "100", *LAB))
     said = ask(labs.a, "controller-1", worker=ping.format(node), gateway=ping.format(gateway))
     assert "100% packet loss" in said["worker"]

@@ -60,7 +60,7 @@ def alone(labs: Labs) -> Iterator[None]:
 
 
 def test_the_lab_continues_after_it_was_saved(labs: Labs, saved: dict[str, Any]) -> None:
-    assert (saved["snapshot"], saved["nodes"], saved["problem"]) == (f"{LAB_A}@ready", ["controller-1", "node-1"], "")
+    assert (saved["name"], saved["nodes"], saved["problem"]) == (f"{LAB_A}@ready", ["controller-1", "node-1"], "")
     assert saved["memory_bytes"] > 1 << 28
     assert all(is_ready(node) for node in nodes(labs.a).values())
 

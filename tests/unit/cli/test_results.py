@@ -98,7 +98,7 @@ def test_the_list_of_images_has_those_that_are_not_in_the_cache(monkeypatch: pyt
     assert all(row["summary"] for row in found)
 
 
-def test_a_screenshot_on_the_standard_output_is_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_screenshot_and_its_result_need_two_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Node, "screenshot", lambda _: b"PNG")
     assert ran("screenshot", "node-1", "-", "-o", "json").exit_code == 2
 
