@@ -76,10 +76,9 @@ def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (),
     :param but: these are not needed.
     :raises HostError: one does not.
     """
-    if nodes and {*nodes} <= {machine.tag.node for machine in hosts.machines(lab)}:
-        return
-    for one in of_lab(lab, site, hosts, but):
-        raise refusal(one, lab, site)
+    absent = of_lab(lab, site, hosts, but)
+    if absent and not (nodes and {*nodes} <= {machine.tag.node for machine in hosts.machines(lab)}):
+        raise refusal(absent[0], lab, site)
 
 
 def leave(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> list[WinlabError]:

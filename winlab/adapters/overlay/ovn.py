@@ -122,7 +122,7 @@ class Northbound:
 
     @_reads
     def _followed(self) -> tuple[int, int]:
-        """Up to which sequence number northd and all controllers have followed."""
+        """The sequence numbers up to which northd and all controllers have followed."""
         (row,) = self._api.tables["NB_Global"].rows.values()
         return row.sb_cfg, row.hv_cfg
 
