@@ -28,6 +28,7 @@ from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Event, Note, ignore
 from winlab.operations import (
     absent,
+    apply,
     carry_out,
     destroy,
     diff,
@@ -404,6 +405,15 @@ def test_nodes_of_a_hypervisor_that_was_only_removed_may_run(removable: World) -
     destroy.destroy("lab", removable, ignore)
     (left,) = removable.left()
     assert (left.hypervisor, left.nodes, left.whole, left.chassis) == (SECOND, ("node-2",), True, "c2")
+
+
+def test_a_node_that_is_made_again_leaves_its_machine_on_a_hypervisor_that_was_removed(world: World) -> None:
+    world.made_from(SPLIT)
+    world.each = replace(world.each, silent=())
+    held = recorded.read(world.folder("lab"))
+    compared: Any = SimpleNamespace(held=held, changes=SimpleNamespace(moved=[WHOLE.node("node-2")]))
+    apply._leave_old(WHOLE, compared, world, world.each)
+    assert [(one.hypervisor, one.nodes, one.whole) for one in world.left()] == [(SECOND, ("node-2",), False)]
 
 
 def test_nothing_is_made_again_at_a_site_that_never_had_the_hypervisor(world: World) -> None:
