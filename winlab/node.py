@@ -16,7 +16,7 @@ from winlab.stopping import Stop
 if TYPE_CHECKING:
     from winlab.adapters.guests.base import Input, Sink
     from winlab.design.system import SystemName
-    from winlab.operations.copy import Copied
+    from winlab.operations.copied import Copied
     from winlab.operations.forward import Forward
     from winlab.operations.move import Moved
     from winlab.operations.outlets import Login
