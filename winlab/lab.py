@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from winlab.lab_snapshots import Snapshots
     from winlab.operations.autostart import Autostart
     from winlab.operations.clusters import ClusterVerdict, Nearby
-    from winlab.operations.copy import Copied
+    from winlab.operations.copied import Copied
     from winlab.operations.diff import Difference
     from winlab.operations.drift.model import Drift
     from winlab.operations.explain import Explained

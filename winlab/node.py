@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from winlab.adapters.guests.base import Input, Sink
     from winlab.adapters.vm.console import Port
     from winlab.design.system import SystemName
-    from winlab.operations.copy import Copied
+    from winlab.operations.copied import Copied
     from winlab.operations.forward import Forward
     from winlab.operations.move import Moved
     from winlab.operations.outlets import Login

@@ -19,7 +19,7 @@ from winlab.errors import GuestError, NotFoundError, UsageError
 
 
 class Guest:
-    """Runs a line as cmd.exe does: PowerShell gets what is in double quotation marks."""
+    """Runs a line as cmd.exe does: PowerShell gets what is in quotation marks."""
 
     def __init__(self, engine: Path, home: Path) -> None:
         self._engine = engine

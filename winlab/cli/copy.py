@@ -53,7 +53,7 @@ def copy(
                 target,
                 root=sudo,
                 stdin=streams.given(),
-                stdout=streams.writer(sys.stdout.buffer),
+                stdout=streams.writer(sys.stdout.buffer) if to_stream else None,
                 listener=tell,
             )
     except BrokenPipeError:

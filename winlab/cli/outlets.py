@@ -15,7 +15,7 @@ from winlab import settings
 from winlab.cli.common import NodeName, say
 from winlab.cli.session import LabName, current
 
-LOOK = 0.2  # seconds between two looks whether ssh still runs
+LOOK = 0.2  # seconds between two checks whether ssh still runs
 
 
 def register(app: typer.Typer) -> None:

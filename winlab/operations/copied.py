@@ -1,14 +1,24 @@
-"""How much of a copy is done, for display."""
+"""What a copy has done, and how much of it so far."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from winlab.events import Progress
 
 EACH = 0.5  # seconds between two reports
 MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Copied:
+    """What was copied. ``skipped`` are links, devices and the like in folders, which are not copied."""
+
+    files: int
+    size: int
+    skipped: tuple[str, ...] = ()
 
 
 class Meter:

@@ -22,7 +22,7 @@ from winlab.adapters.guests.here import LocalFiles
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
 from winlab.events import Listener, Told
 from winlab.operations import look
-from winlab.operations.copied import Meter
+from winlab.operations.copied import Copied, Meter
 from winlab.site import Site
 
 HERE = ""  # the name of this host in a place
@@ -47,15 +47,6 @@ class Place:
         """``NODE:PATH``, or a path of this host: one without a colon, or with a slash before it."""
         head, colon, path = text.partition(":")
         return cls(head, path) if colon and head and "/" not in head else cls(HERE, text)
-
-
-@dataclass(frozen=True)
-class Copied:
-    """What was copied. ``skipped`` are links, devices and the like in folders, which are not copied."""
-
-    files: int
-    size: int
-    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
 from winlab.events import StepProgress
 from winlab.operations import copy, look
-from winlab.operations.copy import Copied, Place
+from winlab.operations.copied import Copied
+from winlab.operations.copy import Place
 
 LARGE = os.urandom(3 << 20) + bytes(1 << 20)
 

@@ -158,6 +158,6 @@ def test_times(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "10", "m", "-1m", "1w", "1m1s"])
-def test_what_is_no_time(text: str) -> None:
+def test_what_is_not_a_time(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time"):
         follow.seconds(text)

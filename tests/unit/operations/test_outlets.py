@@ -148,7 +148,7 @@ def test_ports(text: str, local: int, remote: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "0", "70000", "1:2:3", "127.0.0.1:80", "80:", "-1", "8080:70000"])
-def test_what_is_no_port(text: str) -> None:
+def test_what_is_not_a_port(text: str) -> None:
     with pytest.raises(UsageError, match=r"is not \[LOCAL:\]REMOTE"):
         Forward.parse(text)
 

@@ -113,7 +113,7 @@ def _word(word: str) -> str:
 
 
 def script_line(text: str) -> str:
-    """The command line by which cmd.exe has PowerShell run a script without double quotation marks or percent signs."""
+    """The command line by which cmd.exe has PowerShell run a script that has no '"' and no percent sign."""
     return f'powershell.exe {" ".join(FLAGS)} -Command "{text}"'
 
 
