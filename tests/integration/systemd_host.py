@@ -29,7 +29,7 @@ POOL = f"workers={{name: host, os: {IMAGE}, memory: 3GiB, cpus: 1, cluster: fals
 # In the machine winlab's usual subnet is the way to this host, from which the tests come.
 SUBNET = "192.168.240.0/20"
 PYTHON = "3.13"  # Debian 13's
-CHECKOUT = ("winlab", "standin", "images", "unattend", "specs", "pyproject.toml", "README.md", "LICENSE")
+CHECKOUT = ("winlab", "standin", "docs", "images", "unattend", "specs", "pyproject.toml", "README.md", "LICENSE")
 PART = 32 << 20  # bytes; the command takes twice as many
 LIMIT = 7200  # seconds, for an emulated machine on a busy host: a bound for a hang
 
