@@ -35,9 +35,9 @@ LIMIT = 7200  # seconds, for an emulated machine on a busy host: a bound for a h
 
 
 def readme() -> list[str]:
-    """The README's commands that install winlab without the checkout's virtual environment."""
-    text = (TOP / "README.md").read_text(encoding="utf-8")
-    block = text.partition("## Install without the checkout\n```\n")[2].partition("\n```")[0]
+    """The commands of docs/install.md that install winlab by pip."""
+    text = (TOP / "docs/install.md").read_text(encoding="utf-8")
+    block = text.partition("## With pip, into /opt/winlab\n")[2].partition("```\n")[2].partition("\n```")[0]
     return [line.partition("#")[0].strip() for line in block.splitlines()]
 
 
