@@ -63,7 +63,9 @@ class Root:
 
     def add(self, source: Path, path: str) -> None:
         """Copy a file, or the contents of a folder, to *path*."""
-        subprocess.run(["cp", "-a", "--", f"{source}/." if source.is_dir() else source, self.host_path(path)], check=True)
+        subprocess.run(
+            ["cp", "-a", "--", f"{source}/." if source.is_dir() else source, self.host_path(path)], check=True
+        )
 
 
 class Roots:

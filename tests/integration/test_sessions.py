@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from cast.picture import shown
 from cast.record import Cast, record
 from console_blocks import check

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from console_blocks import check
 
 TOP = Path(__file__).resolve().parents[2]

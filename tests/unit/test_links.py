@@ -44,7 +44,9 @@ def test_links_lead_somewhere() -> None:
 
 def test_a_broken_link_is_noticed() -> None:
     page = TOP / "docs/README.md"
-    text = "[a](nowhere.md) [b](host.md#nothing) [c](#start) [d](host.md#firewalls) `[e](x.md)` [f](https://example.com)"
+    text = (
+        "[a](nowhere.md) [b](host.md#nothing) [c](#start) [d](host.md#firewalls) `[e](x.md)` [f](https://example.com)"
+    )
     assert broken(page, text) == ["nowhere.md", "host.md#nothing"]
 
 

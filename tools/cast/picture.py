@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 
 import pyte
+
 from cast.record import Cast
 
 WIDE, HIGH, SIZE, EDGE = 8.4, 18, 14, 14  # pixels: a character, a row, the font, the border

@@ -55,7 +55,9 @@ class Cast:
         if head.get("version") != 2:
             raise ValueError("only version 2 of asciicast can be read")
         events = [(float(at), part) for at, kind, part in rows if kind == "o"]
-        return cls(head["width"], head["height"], [one for one in events if one[1]], max([0.0, *(e[0] for e in events)]))
+        return cls(
+            head["width"], head["height"], [one for one in events if one[1]], max([0.0, *(e[0] for e in events)])
+        )
 
 
 def record(commands: Sequence[str], columns: int = COLUMNS, rows: int = ROWS) -> tuple[Cast, int]:

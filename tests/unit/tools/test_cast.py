@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from lxml import etree
+
 from cast.__main__ import commands
 from cast.picture import draw, shown
 from cast.record import LONGEST, Cast
-from lxml import etree
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import console_blocks
 import pytest
+
+import console_blocks
 from console_blocks import Command, commands, pattern
 
 PAGE = """# A page

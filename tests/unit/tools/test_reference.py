@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import yaml
+
 from reference import commands, messages
 from reference.messages import Message
-
 from winlab.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
