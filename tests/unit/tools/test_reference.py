@@ -54,6 +54,15 @@ def test_every_exit_code_of_an_error_has_its_messages_and_its_help() -> None:
         assert re.search(rf"^### .*\b{int(code)}\b", help_by_code, re.M), code
 
 
+def test_every_variable_that_winlab_reads_is_documented() -> None:
+    page = (ROOT / "docs/environment.md").read_text(encoding="utf-8")
+    labels = {"WINLAB_STORE"}  # of a file system
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "winlab").rglob("*.py"))
+    read = set(re.findall(r'"(WINLAB_[A-Z_]+[A-Z])"', source)) - labels
+    assert len(read) > 5
+    assert [name for name in sorted(read) if f"| `{name}` |" not in page] == []
+
+
 def test_the_action_uses_commands_and_flags_that_exist() -> None:
     action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     known = dict(commands.commands())
