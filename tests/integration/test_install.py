@@ -61,7 +61,7 @@ def works(root: Root, before: str = "") -> None:
 def test_the_container_has_all_that_labs_need(built: Built) -> None:
     final = built.stages[""]
     works(final)
-    assert final.run(IS_COMPLETE).stdout.strip() == "[] ()"
+    assert final.run(IS_COMPLETE).stdout.strip() == "[] []"
     assert not list(final.host_path("/").glob("packages"))
 
 

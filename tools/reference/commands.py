@@ -59,7 +59,8 @@ def _usage(name: str, command: Command) -> str:
 
 def _options(command: Command) -> list[Described]:
     """The options of a command, and its arguments that have a help; not its help itself."""
-    return [(_written(one), _help(one)) for one in command.params if _help(one) and not getattr(one, "hidden", False)]
+    parameters = [one for one in command.params if isinstance(one, Parameter) and not one.hidden]
+    return [(_written(one), _help(one)) for one in parameters if _help(one)]
 
 
 def _help(parameter: Parameter) -> str:
