@@ -66,9 +66,9 @@ def _text(node: ast.expr) -> str:
 
 def page() -> str:
     """The page's generated part: one table for each exit code."""
-    parts = []
+    parts, every = [], messages()
     for code, means in MEANS.items():
-        rows = [one for one in messages() if one.code == code]
+        rows = [one for one in every if one.code == code]
         parts += [f"## {code}: {means}", "| message | what to do |\n| --- | --- |"]
         parts[-1] += "".join(f"\n| {_cell(one.what)} | {_cell(one.cure)} |" for one in rows)
     return "\n\n".join(parts)
