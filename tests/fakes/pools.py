@@ -24,6 +24,7 @@ class MemoryPool:
         self.digests: dict[str, str] = {}
         self.space = free
         self.sent = 0
+        self.on_disk: dict[str, bytes] = {}
         self.on_change: Callable[[str], object] = lambda _: None
         self.on_delete: Callable[[str], object] = lambda _: None
 
@@ -37,6 +38,9 @@ class MemoryPool:
             self.below[name] = backing
 
     def refresh(self) -> None: ...
+
+    def flush(self) -> None:
+        self.on_disk = dict(self.volumes)
 
     def free(self) -> int:
         return self.space

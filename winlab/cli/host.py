@@ -158,7 +158,9 @@ def recover(
 
     with current().shown(output) as tell:
         lost = [] if source else host.find_lost(tell)
-    said = f"This host's databases are replaced by those of {source}." if source else RECOVERY.format(", ".join(lost))
+    said = RECOVERY.format(", ".join(lost) or "none")
+    if source:
+        said = f"This host's databases are replaced by those of {source}."
     if not yes:
         typer.confirm(f"{said} Continue?", err=True, abort=True)
     with current().shown(output) as tell:

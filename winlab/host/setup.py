@@ -204,6 +204,7 @@ def _join(known: HostFacts, wanted: Wanted, record: Record, progress: Progress) 
     for _attempt in range(2):
         known, clusters = joining.join(wanted.join, wanted.tunnel_address, known, record, progress)
         fabric.check_foreign_ovn(fabric.ovs_ids(), known.southbound)  # before databases of its own are set aside
+        databases.refuse_recovered(known, clusters)
         record.add("files", str(settings.HOST_FILE))
         facts.write_facts(known)  # from here on, setup needs no --join
         if known.chassis not in known.databases:

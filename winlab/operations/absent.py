@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 from winlab.adapters.left import Left
@@ -11,7 +11,7 @@ from winlab.design.plan import golden
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import HostError, WinlabError
 from winlab.events import Listener, Note
-from winlab.operations import move_note, recorded, remains
+from winlab.operations import forget, move_note, recorded, remains
 from winlab.site import Site
 
 
@@ -21,8 +21,6 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) 
     :param but: nodes that don't count.
     The lab's record says where its machines are. Another account's lab may be on any of them.
     """
-    if not hosts.silent:
-        return []
     folder = site.folder(lab)
     if plans := recorded.standing(folder):
         needed = {node.hypervisor for plan in plans for node in plan.nodes if node.name not in but}
@@ -30,25 +28,45 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) 
             if (note := move_note.read(folder)) is not None:
                 needed |= {note.source, note.target}
         names = needed - {one.name for one in hosts}
-        return [one for one in hosts.silent if any(map(one.is_maybe, names))]
+        return [*(one for one in hosts.silent if any(map(one.is_maybe, names))), *removed(names, site, hosts)]
     if lab.startswith(golden.LAB):
         return []  # golden images are made on the first hypervisor, which answers
     return list(hosts.silent)
 
 
-def lost(plan: Plan, hosts: Hypervisors) -> list[NodePlan]:
-    """The nodes of a plan whose hypervisors are no longer the site's: they were forgotten."""
-    there = {one.name for one in hosts}
-    return [
-        node
-        for node in plan.nodes
-        if node.hypervisor not in there and not any(one.is_maybe(node.hypervisor) for one in hosts.silent)
-    ]
+def lost(plan: Plan, site: Site, hosts: Hypervisors) -> list[NodePlan]:
+    """The nodes of a plan whose hypervisors were forgotten.
+
+    :raises HostError: OVN's northbound database does not answer.
+    """
+    gone = _gone(plan.hypervisors, site, hosts)
+    forgotten = gone and gone & forget.names(site)
+    return [node for node in plan.nodes if node.hypervisor in forgotten]
 
 
-def gone(name: str) -> str:
-    """The sentence which says that a lab's hypervisor is not one of the site's."""
-    return f"The site no longer has the hypervisor '{name}'."
+def removed(names: Iterable[str], site: Site, hosts: Hypervisors) -> list[Silent]:
+    """Those of the hypervisors that are not in the site's list, but were not forgotten: their machines may run.
+
+    :raises HostError: OVN's northbound database does not answer.
+    """
+    gone = _gone(names, site, hosts)
+    return [Silent(name, _removed(name)) for name in sorted(gone and gone - forget.names(site))]
+
+
+def _gone(names: Iterable[str], site: Site, hosts: Hypervisors) -> set[str]:
+    """Those of the hypervisors that are not in the site's list."""
+    gone = {*names} - {one.name for one in hosts}
+    if not gone or not site.host_facts.southbound:
+        return set()  # it never had others: its facts were lost, or the lab is of another site
+    return {name for name in gone if not any(one.is_maybe(name) for one in hosts.silent)}
+
+
+def _removed(name: str) -> HostError:
+    return HostError(
+        "It was removed from the list of hypervisors, and its machines may still run.",
+        cure=f"Add it again with 'winlab hypervisor add {name}'. If it is lost for good: sudo winlab hypervisor forget "
+        f"{name}",
+    )
 
 
 def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (), but: Collection[str] = ()) -> None:
@@ -58,10 +76,9 @@ def require(lab: str, site: Site, hosts: Hypervisors, nodes: Sequence[str] = (),
     :param but: these are not needed.
     :raises HostError: one does not.
     """
-    if hosts.silent and nodes and {*nodes} <= {machine.tag.node for machine in hosts.machines(lab)}:
-        return
-    for one in of_lab(lab, site, hosts, but):
-        raise refusal(one, lab, site)
+    absent = of_lab(lab, site, hosts, but)
+    if absent and not (nodes and {*nodes} <= {machine.tag.node for machine in hosts.machines(lab)}):
+        raise refusal(absent[0], lab, site)
 
 
 def leave(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> list[WinlabError]:

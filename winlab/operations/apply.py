@@ -24,7 +24,7 @@ from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
 from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import destroy, diff, golden, making, recorded, remains, resize
+from winlab.operations import absent, destroy, diff, golden, making, recorded, remains, resize
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.diff import Compared
 from winlab.operations.making import Until
@@ -96,9 +96,9 @@ def _leave_old(plan: Plan, compared: Compared, site: Site, hosts: Hypervisors) -
 
     :raises HostError: OVN's northbound database does not answer, or refuses.
     """
-    silent = {one.name for one in hosts.silent}
     for node in compared.changes.moved:
         before = {old.hypervisor for one in compared.held.plans for old in one.nodes if old.name == node.name}
+        silent = {one.name for one in (*hosts.silent, *absent.removed(before, site, hosts))}
         for host in before & silent - {node.hypervisor}:
             remains.remember(site, Left(hypervisor=host, lab=plan.lab, nodes=(node.name,)))
 

@@ -65,7 +65,7 @@ def compare(plan: Plan, site: Site, hosts: Hypervisors, rebuild: str = "") -> Co
     again = {
         rebuild,
         *recorded.again(site.folder(plan.lab)),
-        *(one.name for one in absent.lost(held.wanted.plan, hosts)),
+        *(one.name for one in absent.lost(held.wanted.plan, site, hosts)),
     }
     absent.require(plan.lab, site, hosts, but=again)
     if held.plan.joins:

@@ -48,10 +48,8 @@ def rebuild_lost(lab: str, site: Site, tell: Listener, *, check: bool) -> list[D
     plan = recorded.read(folder).plan
     if all(node.hypervisor == HYPERVISOR for node in plan.nodes):
         return []
-    if not site.host_facts.southbound:
-        return []  # it never had others: its facts were lost, or the lab is of another site
     with site.hypervisors() as hosts:
-        nodes = absent.lost(plan, hosts)
+        nodes = absent.lost(plan, site, hosts)
     if not nodes:
         return []
     is_cluster = folder.has(folder.kubeconfig)

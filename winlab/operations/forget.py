@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from winlab import run, settings
 from winlab.adapters.left import LEFT
@@ -15,6 +16,7 @@ from winlab.events import Listener, Note
 from winlab.site import Site
 
 FORGOTTEN = f"{PREFIX}forgotten/"  # of its key in the external_ids of NB_Global; its name follows, as it was
+REMOVED = f"{PREFIX}removed/"  # the same of one that was removed from the list while it did not answer
 LIMIT = 30.0  # seconds for ssh to connect; its own limit is 5 for each address of the host
 # What ssh reports of a host that is there: it only does not let this user in, or this user does not know its key.
 THERE = (
@@ -36,7 +38,7 @@ def forget(name: str, site: Site, tell: Listener) -> None:
     :raises HostError: the list of hypervisors can't be read.
     """
     check_name(name)
-    records = site.registered()
+    records = known(site)
     if name not in records:
         raise NotFoundError(
             f"There is no hypervisor '{name}'.",
@@ -56,7 +58,27 @@ def forget(name: str, site: Site, tell: Listener) -> None:
         _remove_chassis(chassis, site, tell)
     with site.overlay() as northbound:
         left = [key for key in northbound.records(LEFT) if key.startswith(f"{LEFT}{name}/")]
-        northbound.record({PREFIX + name: None, FORGOTTEN + name: text or None, **dict.fromkeys(left)})
+        northbound.record({PREFIX + name: None, REMOVED + name: None, FORGOTTEN + name: text, **dict.fromkeys(left)})
+
+
+def known(site: Site) -> dict[str, Callable[[], Registered]]:
+    """The hypervisors besides the first as :meth:`Site.registered` has them, and those that were only removed.
+
+    :raises HostError: OVN's northbound database does not answer.
+    """
+    with site.overlay() as northbound:
+        texts = northbound.records(REMOVED)
+    found = {key.removeprefix(REMOVED): text for key, text in texts.items()}
+    return {name: partial(Registered.parse, name, text) for name, text in found.items()} | site.registered()
+
+
+def names(site: Site) -> set[str]:
+    """The names of the hypervisors that were forgotten.
+
+    :raises HostError: OVN's northbound database does not answer.
+    """
+    with site.overlay() as northbound:
+        return {key.removeprefix(FORGOTTEN) for key in northbound.records(FORGOTTEN)}
 
 
 def forgotten(site: Site) -> Mapping[str, Registered]:

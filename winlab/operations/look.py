@@ -229,7 +229,7 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     """
     folder = site.folder(lab)
     with site.hypervisors(LOOKING) as hosts:
-        unknown = _unknown(folder, hosts)
+        unknown = _unknown(folder, site, hosts)
         lab_machines = hosts.machines(lab) if unknown else find(lab, hosts)
         skews = [clock.skew(hosts.on(machine).conn, machine) for machine in lab_machines]
         own = [tuple(pushed.read(hosts.on(machine).conn, machine)) for machine in lab_machines]
@@ -245,15 +245,19 @@ def status(lab: str, site: Site) -> list[NodeStatus]:
     return [*found, *unknown]
 
 
-def _unknown(folder: LabFolder, hosts: Hypervisors) -> list[NodeStatus]:
+def _unknown(folder: LabFolder, site: Site, hosts: Hypervisors) -> list[NodeStatus]:
     """The recorded nodes of a lab whose hypervisors do not answer, or are no longer the site's."""
     answering, found = {one.name for one in hosts}, []
     for plan in recorded.standing(folder)[-1:]:
+        silents = [*hosts.silent, *absent.removed(plan.hypervisors, site, hosts)]
         for node in plan.nodes:
             if node.hypervisor in answering:
                 continue
-            silent = next((str(one) for one in hosts.silent if one.is_maybe(node.hypervisor)), "")
-            lost = f"{absent.gone(node.hypervisor)} 'winlab repair --lab {plan.lab}' makes the node on another one."
+            silent = next((str(one) for one in silents if one.is_maybe(node.hypervisor)), "")
+            lost = (
+                f"The site no longer has the hypervisor '{node.hypervisor}'. 'winlab repair --lab {plan.lab}' makes "
+                "the node on another one."
+            )
             state = "unknown" if silent else "lost"
             found.append(NodeStatus(tags.of(plan, node), state, None, silent or lost, hypervisor=node.hypervisor))
     return found

@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 
 from winlab import stopping
-from winlab.adapters.registered import Registered, check_name, check_uri
+from winlab.adapters.registered import PREFIX, Registered, check_name, check_uri
 from winlab.adapters.vm import connection, disks
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.adapters.vm.others import LIMIT
@@ -150,7 +150,7 @@ def add(name: str, uri: str, site: Site, tell: Listener) -> Listed:
             raise HostError(f"The hypervisor '{name}' does not answer.", why=listed.problem)
         with site.overlay() as northbound:
             northbound.put_hypervisor(name, record.model_copy(update={"facts": theirs.machine}).model_dump_json())
-            northbound.record({forget.FORGOTTEN + name: None})
+            northbound.record({forget.FORGOTTEN + name: None, forget.REMOVED + name: None})
             northbound.set_drained(name, wanted=False)
         return listed
 
@@ -170,9 +170,14 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
     check_name(name)
     if name not in site.registered():
         raise unknown(name, site)
+    text: str | None = None
     with site.hypervisors() as hosts:
         for silent in hosts.silent:
-            if silent.name == name and not force:
+            if silent.name == name and force:  # its machines may run
+                text = ""
+                with suppress(WinlabError):
+                    text = site.registered()[name]().model_dump_json()
+            elif silent.name == name:
                 raise HostError(
                     f"The hypervisor '{name}' does not answer, so it is unknown whether labs have machines there.",
                     why=silent.reason,
@@ -189,7 +194,7 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
                 if one.name == name:
                     _refuse_volumes(one)
         with site.overlay() as northbound:
-            northbound.put_hypervisor(name, None)
+            northbound.record({PREFIX + name: None, forget.REMOVED + name: text})
             northbound.set_drained(name, wanted=False)
 
 
@@ -231,9 +236,11 @@ def _cleaned(host: Hypervisor, facts: MachineFacts, site: Site, tell: Listener) 
         if facts.chassis and record.facts.chassis == facts.chassis:
             tell(Note(text=f"The host was the hypervisor '{name}', which was forgotten: its machines count as gone."))
             remains.clear(host, tell)
-            with site.overlay() as northbound:
-                northbound.record({forget.FORGOTTEN + name: None})
-    host = replace(host, left=tuple(one for one in site.left() if one.hypervisor == host.name))
+            with site.overlay() as northbound:  # labs' nodes there are still lost; the host is recognized no longer
+                northbound.record({forget.FORGOTTEN + name: ""})
+    # it may have had another name when it was removed from the list
+    own = [one for one in site.left() if one.hypervisor == host.name or one.chassis == facts.chassis != ""]
+    host = replace(host, left=tuple(own))
     (host,) = remains.clean(site, Hypervisors((host,)), tell)[0]
     return host
 

@@ -13,6 +13,7 @@ from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
 from winlab.errors import WinlabError
 from winlab.events import Listener, Note, StepDone
+from winlab.operations import forget
 from winlab.site import Site
 
 
@@ -24,7 +25,7 @@ def remember(site: Site, found: Left) -> None:
     before = next((one for one in site.left() if one.key == found.key), None)
     whole = found if before is None else found.with_nodes(before)
     with suppress(WinlabError, KeyError):
-        whole = whole.model_copy(update={"chassis": site.registered()[found.hypervisor]().facts.chassis})
+        whole = whole.model_copy(update={"chassis": forget.known(site)[found.hypervisor]().facts.chassis})
     with site.overlay() as northbound:
         northbound.record({whole.key: whole.model_dump_json()})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from winlab.adapters.vm import disks, domains
-from winlab.adapters.vm.volumes import flush
 from winlab.design.plan import volume_names
 from winlab.design.plan.model import NodePlan
 from winlab.design.render import domain as domain_file
@@ -65,7 +64,7 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
                 # its CA will be a new one. A guest's answer must never lead here: that CA would still be valid
                 run.folder.kubeconfig.unlink(missing_ok=True)
             screens.forget(run.folder, node.name)
-            flush()  # what its first boot reads, and nothing makes again after a power cut
+            host.pool.flush()  # what its first boot reads, and nothing makes again after a power cut
         tell_crash(host.conn, node, progress)
         if is_cut_off(run, node):
             start_over(run, node, progress)

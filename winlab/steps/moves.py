@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
-from winlab.adapters.vm import carried, definitions, disks, domains, durable, machine_xml, migration
+from winlab.adapters.vm import carried, definitions, disks, domains, machine_xml, migration
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import volume_names
@@ -254,7 +254,7 @@ def cold(move: Move, *, stops: bool) -> Step:
         rendered = domain_file.domain_xml(move.plan, move.plan.node(node.name), "", target.pool.folder)
         migration.define(target, node, machine_xml.rehosted(xml, rendered))
         progress.say("writing its disks")
-        durable.flush([target])  # a power cut there must not take the only machine
+        target.pool.flush()  # a power cut there must not take the only machine
         # as create_disk(): retire() deletes the marker before it looks for overlays
         if not all(map(target.pool.is_complete, found.bases)):
             raise ConflictError(
@@ -278,7 +278,7 @@ def settle(move: Move, record: Callable[[], None], *, autostart: bool) -> Step:
         record()
         domains.set_autostart(move.target.conn, move.node, wanted=autostart)
         progress.say("writing its disks")
-        durable.flush([move.target])
+        move.target.pool.flush()
         progress.say("removing its old volumes")
         disks.collect(move.source, move.volumes(move.source))
         move.settle_port(move.target, move.plan)

@@ -25,7 +25,19 @@ from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Event, Note, ignore
-from winlab.operations import absent, carry_out, destroy, diff, elsewhere, look, making, move_note, recorded, remains
+from winlab.operations import (
+    absent,
+    carry_out,
+    destroy,
+    diff,
+    elsewhere,
+    forget,
+    look,
+    making,
+    move_note,
+    recorded,
+    remains,
+)
 from winlab.operations.carry_out import Job
 from winlab.operations.move_note import MoveNote
 from winlab.operations.planning import Proposal
@@ -343,6 +355,7 @@ def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pyt
     world.made_from(SPLIT)
     world.has(SPLIT, "controller-1", "node-1")
     world.each = replace(world.each, silent=())
+    world.nb.others[f"{forget.FORGOTTEN}{SECOND}"] = ""
     monkeypatch.setattr(clock, "skew", lambda *_: 0.0)
     monkeypatch.setattr(pushed, "read", lambda *_: [])
     monkeypatch.setattr(look, "_ask", lambda machine, *_: look.NodeStatus(machine.tag, machine.state, True))
@@ -354,6 +367,22 @@ def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pyt
     (drift,) = elsewhere.rebuild_lost("lab", world, told.append, check=True)
     assert (drift.node, drift.expected, drift.actual, drift.mendable) == ("node-2", SECOND, "forgotten", True)
     assert elsewhere.rebuild_lost("lab", World(), ignore, check=True) == []
+
+
+def test_nodes_of_a_hypervisor_that_was_only_removed_may_run(removable: World) -> None:
+    removable.made_from(SPLIT)
+    removable.each, removable.silent = replace(removable.each, silent=()), ()
+    (status,) = look.status("lab", removable)
+    assert (status.tag.node, status.state) == ("node-2", "unknown")
+    assert "was removed from the list" in status.problem
+    with pytest.raises(HostError, match="the lab 'lab' has machines there") as caught:
+        power(removable)
+    assert "hypervisor forget" in caught.value.cure
+    assert elsewhere.rebuild_lost("lab", removable, ignore, check=False) == []
+    removable.nb.others[f"{forget.REMOVED}{SECOND}"] = sites.record(chassis="c2")
+    destroy.destroy("lab", removable, ignore)
+    (left,) = removable.left()
+    assert (left.hypervisor, left.nodes, left.whole, left.chassis) == (SECOND, ("node-2",), True, "c2")
 
 
 def test_nothing_is_made_again_at_a_site_that_never_had_the_hypervisor(world: World) -> None:

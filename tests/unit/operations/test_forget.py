@@ -111,8 +111,23 @@ def test_a_record_that_can_t_be_used_is_removed(world: World) -> None:
     world.nb.texts["b"] = "damaged"
     told: list[Event] = []
     Hosts().forget("b", listener=told.append)
-    assert world.nb.texts == world.nb.others == {}
+    assert (world.nb.texts, forget.names(Site())) == ({}, {"b"})
     assert any("can't be used" in one.text for one in told if isinstance(one, Note))
+
+
+@pytest.mark.parametrize("text", [sites.record("host2", chassis="c2"), ""])
+def test_one_that_was_removed_from_the_list_is_forgotten(world: World, text: str) -> None:
+    del world.nb.texts["b"]
+    world.nb.others = {f"{forget.REMOVED}b": text, f"{forget.REMOVED}c": sites.record("host3")}
+    world.nb.others[f"{LEFT}b/lab"] = Left(hypervisor="b", lab="lab", whole=True).model_dump_json()
+    if text:
+        world.answer = None
+        with pytest.raises(ConflictError, match="answers by ssh"):
+            Hosts().forget("b")
+        world.answer = OFF
+    Hosts().forget("b")
+    assert forget.names(Site()) == {"b"}
+    assert set(world.nb.others) == {f"{forget.FORGOTTEN}b", f"{forget.REMOVED}c"}
 
 
 def test_names_that_can_t_be_forgotten(world: World) -> None:

@@ -13,6 +13,7 @@ import sites
 from pools import MemoryPool
 
 from winlab import Hosts
+from winlab.adapters.left import Left
 from winlab.adapters.overlay import ovn
 from winlab.adapters.registered import Registered
 from winlab.adapters.vm import connection, domains
@@ -21,6 +22,7 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import ConflictError, HostError, NotFoundError, UsageError, WinlabError
 from winlab.events import Event, Note
 from winlab.host import facts as recorded
+from winlab.operations import forget, remains
 from winlab.site import Site
 
 URI = "qemu+ssh://ann@host2/system"
@@ -260,8 +262,25 @@ def test_one_that_does_not_answer_is_removed_only_by_force(world: World) -> None
         assert f"hypervisor forget {name}" in caught.value.cure
         hosts().remove(name, force=True)
     assert world.nb.texts == {}
+    removed = forget.known(Site())  # their machines may run
+    assert (set(removed), removed["b"]().uri) == ({"b", "c"}, URI)
     with pytest.raises(UsageError):
         hosts().remove(HYPERVISOR, force=True)
+
+
+def test_what_labs_left_on_one_that_was_removed_goes_when_it_is_back_under_any_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned: list[Left] = []
+    monkeypatch.setattr(remains, "_clean", lambda _host, one, _tell: cleaned.append(one) or [])
+    for name, chassis in (("old", SECOND.chassis), ("other", "c9"), ("unknown", "")):
+        left = Left(hypervisor=name, lab="lab", whole=True, chassis=chassis)
+        world.nb.others[left.key] = left.model_dump_json()
+    world.nb.others[f"{forget.REMOVED}b"] = sites.record("host2")
+    hosts().add("b", URI)
+    assert [one.hypervisor for one in cleaned] == ["old"]
+    assert [one.hypervisor for one in Site().left()] == ["other", "unknown"]
+    assert f"{forget.REMOVED}b" not in world.nb.others
 
 
 def test_a_site_of_one_host_lists_it_without_ovn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -55,6 +54,7 @@ class Machine:
             exists=lambda name: self.has_disk and name == self.node.volume("disk").name,
             backing=lambda _: Path("/pool/base-older.qcow2"),
             is_complete=lambda name: name not in self.cut_short,
+            flush=lambda: None,
         )
         self.has_disk = True
         self.cut_short: set[str | None] = set()
@@ -220,7 +220,8 @@ def test_inputs_of_a_first_boot_are_on_disk_before_the_machine_is_made(
     """libvirt flushes no upload, and an empty seed is never recreated."""
     there: list[bool] = []
     conn = machine.domain.connect()
-    monkeypatch.setattr(os, "sync", lambda: there.append(domains.find(conn, machine.node) is not None))
+    pool: Any = machine.run.on(machine.node).pool
+    monkeypatch.setattr(pool, "flush", lambda: there.append(domains.find(conn, machine.node) is not None))
     machine.domain.destroy()
     machine.domain.undefine()
     machine.step.run(Quiet())

@@ -61,7 +61,6 @@ HELD = (LOWER,)  # at the new place: a snapshot is based on it
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done, in its order."""
     found: list[str] = []
-    monkeypatch.setattr(moves.durable, "flush", lambda _hosts: found.append("flush"))
     monkeypatch.setattr(moves.disks, "collect", lambda *_: found.append("collect"))
     monkeypatch.setattr(moves.domains, "set_autostart", lambda *_, **__: None)
     monkeypatch.setattr(moves.domains, "state", lambda *_: "off")
@@ -77,9 +76,10 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def moving(*, has_base: bool = True, there: tuple[str, ...] = (), differs: bool = False) -> Any:
+def moving(done: list[str], *, has_base: bool = True, there: tuple[str, ...] = (), differs: bool = False) -> Any:
     """A move of 'node-1'.
 
+    :param done: what is done there.
     :param has_base: the new place has its image still.
     :param there: the node's volumes at the new place; those in HELD stay there. *differs*: they are others.
     """
@@ -87,7 +87,7 @@ def moving(*, has_base: bool = True, there: tuple[str, ...] = (), differs: bool 
     def pool(names: tuple[str, ...], digest: str) -> Any:
         return SimpleNamespace(
             is_complete=lambda _name: has_base, folder=None, names=lambda: [*names], exists=names.__contains__,
-            digest=lambda *_: digest,
+            digest=lambda *_: digest, flush=lambda: done.append("flush"),
         )  # fmt: skip
 
     source = SimpleNamespace(conn=None, pool=pool((LOWER, UPPER), "a"))
@@ -100,25 +100,25 @@ def moving(*, has_base: bool = True, there: tuple[str, ...] = (), differs: bool 
 
 
 def test_the_old_machine_and_volumes_go_once_the_new_ones_are_on_the_disk(done: list[str]) -> None:
-    moves.cold(moving(), stops=False).run(Quiet())
-    moves.settle(moving(), lambda: done.append("record"), autostart=False).run(Quiet())
+    moves.cold(moving(done), stops=False).run(Quiet())
+    moves.settle(moving(done), lambda: done.append("record"), autostart=False).run(Quiet())
     assert done == [f"carry {LOWER}", f"carry {UPPER}", "flush", "remove", "record", "flush", "collect"]
 
 
 def test_the_old_machine_stays_if_the_image_is_pruned_at_the_new_place(done: list[str]) -> None:
     with pytest.raises(ConflictError, match="removed from 'hypervisor-2' meanwhile"):
-        moves.cold(moving(has_base=False), stops=False).run(Quiet())
+        moves.cold(moving(done, has_base=False), stops=False).run(Quiet())
     assert "remove" not in done
 
 
 def test_a_disk_that_a_snapshot_at_the_new_place_needs_is_not_replaced(done: list[str]) -> None:
-    moves.cold(moving(there=(LOWER,)), stops=False).run(Quiet())
+    moves.cold(moving(done, there=(LOWER,)), stops=False).run(Quiet())
     assert done == [f"carry {UPPER}", "flush", "remove"]
     done.clear()
     with pytest.raises(ConflictError, match=f"a snapshot or a machine there needs '{LOWER}'"):
-        moves.cold(moving(there=(LOWER,), differs=True), stops=False).run(Quiet())
+        moves.cold(moving(done, there=(LOWER,), differs=True), stops=False).run(Quiet())
     with pytest.raises(ConflictError, match=f"a snapshot or a machine there needs '{LOWER}'"):
-        moves.require_free(moving(there=(LOWER,)), Parts({LOWER: ()}, (), (), ()))  # made again elsewhere
+        moves.require_free(moving(done, there=(LOWER,)), Parts({LOWER: ()}, (), (), ()))  # made again elsewhere
     assert done == []
 
 
@@ -137,7 +137,7 @@ def test_of_two_machines_the_one_counts_that_ran_last(
     monkeypatch: pytest.MonkeyPatch, here: str, there: str, arrived: bool, cold: bool, kept: str
 ) -> None:
     gone: list[str] = []
-    move = moving()
+    move = moving(done)
     move.source.conn, move.target.conn = "here", "there"
     states = {"here": here, "there": there}
     monkeypatch.setattr(moves.migration, "await_idle", lambda *_: True)

@@ -100,18 +100,18 @@ class Northbound:
         number = self._execute(writes.Count(self._api))
         end, ask = time.monotonic() + seconds, time.monotonic() + ASK
         while True:
-            (row,) = self._api.tables["NB_Global"].rows.values()
-            if row.hv_cfg >= number:
+            northd, controllers = self._followed()
+            if controllers >= number:
                 return
             late = time.monotonic() > end
-            if chassis and row.sb_cfg >= number and (late or time.monotonic() > ask):
+            if chassis and northd >= number and (late or time.monotonic() > ask):
                 ask = time.monotonic() + ASK
                 if southbound.progress(chassis) >= number:
                     return
             if late:
                 break
             time.sleep(POLL)
-        who = "OVN's northd does" if row.sb_cfg < number else "OVN's controller (or one of several) does"
+        who = "OVN's northd does" if northd < number else "OVN's controller (or one of several) does"
         raise HostError(
             f"{who} not follow the northbound database.",
             why=f"Changes of labs' networks were not processed within {seconds:.0f} s.",
@@ -119,6 +119,12 @@ class Northbound:
             "'ovn-sbctl show', and remove it with 'ovn-sbctl chassis-del'.",
             evidence="/var/log/ovn/ovn-northd.log and ovn-controller.log",
         )
+
+    @_reads
+    def _followed(self) -> tuple[int, int]:
+        """The sequence numbers up to which northd and all controllers have followed."""
+        (row,) = self._api.tables["NB_Global"].rows.values()
+        return row.sb_cfg, row.hv_cfg
 
     @_reads
     def labs(self) -> set[str]:

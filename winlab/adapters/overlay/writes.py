@@ -110,7 +110,13 @@ class Count(command.BaseCommand):  # type: ignore[misc]
 
     def run_idl(self, txn: Any) -> None:  # noqa: ARG002
         """Write the rows."""
-        (row,) = self.api.tables["NB_Global"].rows.values()
+        row = next(iter(self.api.tables["NB_Global"].rows.values()), None)
+        if row is None:
+            raise HostError(
+                "OVN's northd has not begun to use the northbound database.",
+                why="The table NB_Global has no row, which northd makes when it starts.",
+                cure="Run 'sudo winlab host setup'.",
+            )
         row.verify("nb_cfg")
         self.result = row.nb_cfg = row.nb_cfg + 1
 

@@ -17,14 +17,6 @@ SHOWN = 500  # characters of an answer
 DIGEST = re.compile(r"([0-9a-f]{64})  -\n")
 
 
-def flush(there: Remote) -> None:
-    """Make a host write uploads to its disk: libvirt does not (src/util/virfdstream.c).
-
-    :raises HostError: ssh does not connect, or it takes too long.
-    """
-    there.call("sync", LIMIT)
-
-
 def sha256(there: Remote, pool: str, name: str, length: int) -> str:
     """The SHA-256 of a volume's first bytes, computed on its host.
 

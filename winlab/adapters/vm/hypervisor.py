@@ -125,8 +125,8 @@ class Hypervisors:
         raise HostError(
             f"This site has no hypervisor '{node.hypervisor}'.",
             why=f"It has: {', '.join(one.name for one in self.each)}.",
-            cure="If it was lost, 'winlab repair' makes the node on another one. Otherwise run the command at the site "
-            "that the lab was made at.",
+            cure="If it was forgotten, 'winlab repair' makes the node on another one. If it was only removed, add it "
+            "again. Otherwise run the command at the site that the lab was made at.",
         )
 
     def machines(self, lab: str | None = None) -> list[Machine]:

@@ -42,11 +42,6 @@ ABANDONED = 60.0
 _lost: set[tuple[str, str]] = set()  # claims of this process whose hosts were cut off, as host and name
 
 
-def flush() -> None:
-    """Make this host write uploads to its disk: libvirt itself does not (src/util/virfdstream.c)."""
-    os.sync()
-
-
 class StoragePool(Contents):
     """winlab's storage pool."""
 
@@ -192,7 +187,7 @@ class StoragePool(Contents):
 
         :raises TransferError: it has another one. The volume is removed.
         """
-        self._flush()  # a power cut must not leave a marker of a volume that has holes
+        self.flush()  # a power cut must not leave a marker of a volume that has holes
         if self._there is not None:
             found = self._sha256_there(self._there, name, source, tell)
             if found != source.sha256:
@@ -205,15 +200,19 @@ class StoragePool(Contents):
                 )
         self.write(name + MARKER, _marker(source.at, source.sha256))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Make the pool's host write what was uploaded to its disk: libvirt does not (src/util/virfdstream.c).
+
+        :raises HostError: ssh does not connect, or the host does not end in time.
+        """
         if self._there is None:
-            flush()
+            os.sync()
         else:
-            far_end.flush(self._there)
+            self._there.call("sync", far_end.LIMIT)
 
     def mark(self, name: str, sha256: str) -> None:
         """Give a base volume its marker again: its whole content has this digest."""
-        self._flush()
+        self.flush()
         self.write(name + MARKER, _marker(self.file_size(name), sha256))
 
     def restore_base(self, name: str, source: Path, tell: Callable[[str, float | None], None]) -> None:

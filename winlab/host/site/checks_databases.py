@@ -19,7 +19,7 @@ def check_databases(host: Host) -> list[Requirement]:
     if not raft.are_here():
         others = [] if host.facts.joined else admission.others(host.facts.chassis)
         return [judge_one(others, host.facts.databases)] if len(others) >= databases.MOST - 1 else []
-    if not all(raft.is_clustered(one) for one in DATABASES):
+    if raft.are_recovered():
         detail = "they were recovered here, while the first host was lost"
         cure = f"On the first host, run 'sudo winlab hypervisor recover --from {databases.address_of(host.facts)}'."
         return [Requirement(NAME, Status.WARN, detail, WHY, cure)]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from winlab import files
 from winlab.design.plan.facts import HostFacts
-from winlab.errors import HostError, UsageError
+from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, fabric, ovn_sockets, relay_program, units
 from winlab.host import databases_program as program
@@ -28,6 +28,7 @@ from winlab.host.site.messages import Candidate, Databases
 from winlab.run import run
 
 MOST = 3  # hosts with databases
+REPLACED = "cluster"  # the end of the name of a file that is kept when a cluster ends
 KEY = "winlab-databases"  # of SB_Global's external_ids
 CHASSIS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 AUTHORITY_KEY = program.AUTHORITY.with_name("databases-ca-key.pem")
@@ -38,15 +39,24 @@ def address_of(known: HostFacts) -> str:
     return known.databases.get(known.chassis) or relay.address_of(known.southbound)
 
 
-def choose(known: HostFacts, others: Collection[str], chassis: str, asked: Candidate | None) -> dict[str, str]:
+def choose(
+    known: HostFacts, others: Collection[str], listed: Collection[str], chassis: str, asked: Candidate | None
+) -> dict[str, str]:
     """The hosts that shall have the databases, by chassis: their addresses. Empty: the first host alone.
 
     :param known: the first host's facts.
-    :param others: the chassis of the other hosts that OVN knows.
+    :param others: the chassis of the other hosts that OVN knows; one that was shut down in order is not among them.
+    :param listed: the chassis of the recorded hypervisors. Such a host keeps its place in a cluster while it is off.
     :param chassis: of the host that asks for admission.
     """
     own = {known.chassis: relay.address_of(known.southbound)}
-    hosts = own | {name: address for name, address in known.databases.items() if name in {*others, chassis}}
+    seen = raft.status(DATABASES[0]) if raft.are_here() else None
+    members = seen.members if seen else ()
+    hosts = own | {
+        name: address
+        for name, address in known.databases.items()
+        if name in {*others, chassis} or (name in listed and address in members)
+    }
     if len({*others, chassis} - {known.chassis}) < MOST - 1 and not raft.are_here():
         return {}
     if asked and (chassis in hosts or len(hosts) < MOST):
@@ -206,6 +216,8 @@ def refresh(known: HostFacts) -> HostFacts:
     """The facts of another host, with the hosts that have the databases now; unchanged if no relay can be reached."""
     tls = ("-p", str(relay_program.KEY), "-c", str(relay_program.CERTIFICATE), "-C", str(relay_program.AUTHORITY))
     words = ["ovn-sbctl", f"--db={known.southbound}", "--no-leader-only", "--timeout=5", *tls, "--if-exists"]
+    if raft.are_recovered():
+        return known  # the first host may still run, with what this host's databases replaced
     said = run([*words, "get", "SB_Global", ".", f"external_ids:{KEY}"], check=False, timeout=20)
     try:
         hosts = parse_hosts(said.stdout.strip().strip('"'))
@@ -227,6 +239,20 @@ def parse_hosts(text: str) -> dict[str, str]:
     if len(pairs) > MOST or not all(CHASSIS.fullmatch(chassis) for chassis in pairs):
         raise ValueError(text)
     return {chassis: str(IPv4Address(address)) for chassis, address in pairs.items()}
+
+
+def refuse_recovered(known: HostFacts, found: Mapping[str, str]) -> None:
+    """Check that databases which were recovered on this host are not set aside for older ones.
+
+    :param found: the ids of the clusters that the site has.
+    :raises ConflictError: the first host has not taken them yet.
+    """
+    if any(found.values()) and raft.are_recovered():
+        raise ConflictError(
+            "OVN's databases were recovered on this host, and the first host has not taken them.",
+            why="It has its old ones. If this host joined now, changes since the recovery would be lost.",
+            cure=f"Run 'sudo winlab hypervisor recover --from {address_of(known)}' on the first host, then join again.",
+        )
 
 
 def wait_for_cluster(known: HostFacts, found: Mapping[str, str], record: Record, progress: Progress) -> bool:
@@ -336,19 +362,24 @@ def bring_back(
                 run(["ovsdb-tool", "cluster-to-standalone", str(fresh), str(one.file)], timeout=60)
             else:
                 continue  # an earlier attempt did it
-            _replace(one.file, fresh, "cluster")
+            _replace(one.file, fresh, REPLACED)
         if not keep:
             _remove_programs()
 
 
+def kept(file: Path, why: str) -> Path:
+    """Where a database is kept that was replaced; *why* is the end of its name."""
+    return file.with_name(f"{file.name}.{why}")
+
+
 def _replace(file: Path, fresh: Path | None, why: str) -> None:
     """Put a new database in the place of one, which is kept beside."""
-    kept = file.with_name(f"{file.name}.{why}")
-    kept.unlink(missing_ok=True)
+    old = kept(file, why)
+    old.unlink(missing_ok=True)
     if fresh is None:
-        file.rename(kept)
+        file.rename(old)
         return
-    os.link(file, kept)
+    os.link(file, old)
     files.sync(fresh)
     fresh.replace(file)
     files.sync(file.parent)

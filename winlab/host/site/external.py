@@ -24,7 +24,8 @@ BFD = ("bfd-min-rx", "bfd-min-tx")  # options of NB_Global, man ovn-nb
 def assigned(known: HostFacts, chassis: str, there: Collection[str], own: str = "") -> dict[str, str]:
     """The external addresses of the site's other hosts by chassis, with one for *chassis*.
 
-    :param there: the chassis that OVN knows: if all addresses are taken, those of hosts that are gone are free.
+    :param there: the chassis that OVN knows or the list of hypervisors has: if all addresses are taken, those of hosts
+        that are gone are free.
     :param own: the address that the host has already; it keeps that if this host has forgotten whose it is.
     :raises HostError: none is free.
     """
@@ -40,7 +41,7 @@ def assigned(known: HostFacts, chassis: str, there: Collection[str], own: str = 
     raise HostError(
         f"The site has no address for a further host: it has {len(every) + 1} hosts.",
         why=f"Each host needs one in the external subnet, {known.external_cidr}, that labs do not use.",
-        cure="Run 'sudo winlab host teardown' on a host that is not needed.",
+        cure="Run 'sudo winlab host teardown' on a host that is not needed, and 'winlab hypervisor remove' for it.",
     )
 
 

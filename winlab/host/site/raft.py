@@ -51,6 +51,11 @@ def are_here() -> bool:
     return program.PROGRAM.exists()
 
 
+def are_recovered() -> bool:
+    """Whether this host's databases were part of a cluster, and are on it alone since a recovery. It still listens."""
+    return are_here() and all(one.file.exists() and not is_clustered(one) for one in DATABASES)
+
+
 def is_waiting() -> bool:
     """Whether this host's servers run, but have not found a cluster yet."""
     seen = [status(one) for one in DATABASES]

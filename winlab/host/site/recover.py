@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import daemons, facts
@@ -17,9 +18,13 @@ from winlab.run import run
 def check(progress: Progress) -> list[str]:
     """Check that the databases are lost without a recovery; returns the addresses of the hosts that do not answer.
 
+    None of them counts after a recovery, which can be repeated: it may have been interrupted at its end.
+
     :raises UsageError: this host has no databases of a cluster.
     :raises ConflictError: the cluster works, or enough of its hosts can be reached.
     """
+    if _was_done(facts.read_facts()):
+        return []
     # an attempt that was interrupted may have recovered one of the two
     if not raft.are_here() or not any(raft.cluster_of(one) for one in DATABASES):
         raise UsageError(
@@ -44,18 +49,26 @@ def check(progress: Progress) -> list[str]:
     return lost
 
 
+def _was_done(known: HostFacts) -> bool:
+    """Whether a recovery replaced both databases, and no cluster was begun with them since then."""
+    if raft.are_here() or known.databases:
+        return raft.are_recovered()
+    return all(databases.kept(one.file, databases.REPLACED).exists() for one in DATABASES)
+
+
 def recover(progress: Progress) -> None:
-    """Have one server of the databases again, here, with what this host has of them.
+    """Have one server of the databases again, here, with what this host has of them. Safe to repeat.
 
     :raises ConflictError: they are not lost.
     """
     with alone(progress):
         check(progress)
         record, known = Record(), facts.read_facts()
-        databases.bring_back(record, progress, keep=bool(known.joined))
         own = {known.chassis: databases.address_of(known)} if known.joined else {}
         known = known.model_copy(update={"databases": own})
-        facts.write_facts(known)
+        facts.write_facts(known)  # first, so that an attempt that is killed later can be resumed
+        databases.bring_back(record, progress, keep=bool(known.joined))
+        daemons.ensure("ovn-central", record, progress)  # an earlier attempt may have been killed before that
         if known.joined:
             databases.write_programs(known, record)
         # it refuses a database that seems to be older than the one it knew
@@ -68,6 +81,8 @@ def recover(progress: Progress) -> None:
 def take(source: str, progress: Progress) -> None:
     """On the first host: take the databases from the host on which they were recovered while this one was lost.
 
+    Safe to repeat.
+
     :param source: that host's address.
     :raises UsageError: this is not a first host, or the address is malformed.
     :raises ConflictError: they were not recovered there.
@@ -76,7 +91,8 @@ def take(source: str, progress: Progress) -> None:
     source = tunnels.parse(source)
     with alone(progress):
         record, known = Record(), facts.read_facts()
-        if known.joined or not raft.are_here():
+        # after an attempt that was killed, only the facts name the other hosts with the databases
+        if known.joined or not (raft.are_here() or known.databases):
             raise UsageError(
                 "Only a site's first host takes the databases back, if it had them in a cluster.",
                 cure=f"On another host, run 'sudo winlab host setup --join {known.joined or 'SITE'}'.",
@@ -96,6 +112,7 @@ def take(source: str, progress: Progress) -> None:
                 )
             texts[one] = run([*client, "backup", server, one.name], timeout=90, cure=cure).stdout
         databases.bring_back(record, progress, texts=texts)
+        daemons.ensure("ovn-central", record, progress)  # an earlier attempt may have been killed before that
         facts.write_facts(known.model_copy(update={"databases": {}}))
         relay.ensure(known.chassis, relay.address_of(known.southbound), record, progress)
         run(["ovn-appctl", "-t", "ovn-controller", "sb-cluster-state-reset"], check=False, timeout=20)

@@ -221,13 +221,12 @@ class _Copying:
     def _remove_others(self) -> None:
         """Remove the lab's machines that the snapshot does not have, their volumes, and the disks that it had before.
 
-        Machines on another hypervisor than the snapshot go, too: an imported one need not be where the lab was. All
-        come last: a lab without any machine could not be put back any more.
+        They come last: a lab without any machine could not be put back any more.
         """
         lab, hosts = self._plan.lab, self._under.hypervisors
-        kept = {(node.uuid, node.hypervisor) for node in self._plan.nodes}
+        kept = {node.uuid for node in self._plan.nodes}
         for machine in hosts.machines(lab):
-            if (machine.uuid, machine.hypervisor) not in kept:
+            if machine.uuid not in kept:
                 domains.remove(hosts.on(machine).conn, machine)
         for host in hosts:
             nodes = {node.name for node in self._plan.nodes if node.hypervisor == host.name}
@@ -332,6 +331,7 @@ class _Copying:
                 uid=account.uid(),
             )
             machines.define(host.conn, node, definition)
+            self._remove_elsewhere(node)
             if self._snapshot.memory:
                 shared, source = node.name not in self._unshared, self._home(node).pool
                 progress.say("memory, copy on write" if shared else f"{node.memory_mib} MiB of memory")
@@ -341,6 +341,16 @@ class _Copying:
                 agent.set_clock(host.conn, node, clock.skew(host.conn, node))
 
         return work
+
+    def _remove_elsewhere(self, node: NodePlan) -> None:
+        """Remove a node's machine on another hypervisor than the snapshot, before the new one starts.
+
+        So a lab whose node was moved never has two machines of it that run, although it is killed at any time.
+        """
+        hosts = self._under.hypervisors
+        for machine in hosts.machines(self._plan.lab):
+            if machine.tag.node == node.name and machine.hypervisor != node.hypervisor:
+                domains.remove(hosts.on(machine).conn, machine)
 
     def _fill_drives(self, host: Hypervisor, node: NodePlan, progress: Progress) -> dict[str, Path]:
         """Make the node's own volumes; returns their files by target."""

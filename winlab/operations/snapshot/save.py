@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from winlab import snapshots
 from winlab.adapters.kube import kubeconfig
-from winlab.adapters.vm import disks, domains, durable, first_boot
+from winlab.adapters.vm import disks, domains, first_boot
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
@@ -30,6 +31,8 @@ from winlab.steps.power.subject import Subject
 from winlab.steps.states import FLATTENED, SAVED, STORED
 from winlab.threads import Threads
 from winlab.version import __version__
+
+T = TypeVar("T")
 
 LONGEST = 8  # frozen disks below a disk, each of which QEMU keeps open
 
@@ -77,7 +80,8 @@ class _Saving:
                 drives = {node.name: self._drives(node) for node in held.plan.nodes}
                 under.run(self._steps(held.plan, drives), "snapshot save")
                 made = self._record(held)
-                durable.flush(_used(hosts, held.plan))  # no record must survive a power cut without its volumes
+                # no record must survive a power cut without its volumes
+                _each(_used(hosts, held.plan), lambda host: host.pool.flush())
                 snapshots.write(made)
         return made
 
@@ -307,9 +311,9 @@ def _used(hosts: Hypervisors, plan: Plan) -> list[Hypervisor]:
     return [host for host in hosts if host.name in plan.hypervisors]
 
 
-def _each(nodes: Sequence[NodePlan], work: Callable[[NodePlan], None]) -> None:
-    """Do the same to several machines at the same time; raises the first error after all have ended."""
-    with Threads(len(nodes)) as pool:
-        done = [pool.submit(work, node) for node in nodes]
+def _each(those: Sequence[T], work: Callable[[T], None]) -> None:
+    """Do the same to each of several at the same time; raises the first error after all have ended."""
+    with Threads(len(those)) as pool:
+        done = [pool.submit(work, one) for one in those]
     for future in done:
         future.result()

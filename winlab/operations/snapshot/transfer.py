@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab import files, snapshots
-from winlab.adapters.vm import disks, durable, save_image
+from winlab.adapters.vm import disks, save_image
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
@@ -178,7 +178,7 @@ class _Import:
         for item in items:
             self._bring(item, self.host.pool, progress)
         progress.say("writing everything to the disk")
-        durable.flush([self.host])
+        self.host.pool.flush()
         snapshots.write(self.snapshot)
 
     def _bring(self, item: _Item, pool: StoragePool, progress: Progress) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ import plans
 import pytest
 from ovsdbapp.exceptions import TimeoutException
 
+from winlab.adapters.overlay import writes
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design.render.topology import topology
 from winlab.errors import HostError
@@ -62,3 +64,29 @@ def test_rows_are_read_only_while_no_one_changes_them(read: Callable[[Northbound
     tables["Logical_Switch"].rows.clear()
     read(Northbound(SimpleNamespace(tables=tables, ovsdb_connection=SimpleNamespace(lock=lock))))
     assert asked
+
+
+def test_those_who_follow_are_awaited_while_the_rows_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that was lost clears all rows and reads them again, under the lock."""
+    rows: dict[str, Any] = {}
+    numbers = iter([3, 4])
+
+    @contextmanager
+    def lock() -> Iterator[None]:
+        rows["one"] = SimpleNamespace(sb_cfg=4, hv_cfg=next(numbers))
+        yield
+        rows.clear()
+
+    class Link:
+        lock = property(lambda _: lock())
+
+    api = SimpleNamespace(tables={"NB_Global": SimpleNamespace(rows=rows)}, ovsdb_connection=Link())
+    monkeypatch.setattr(Northbound, "_execute", lambda *_: 4)
+    Northbound(api).await_followers(60)
+    assert list(numbers) == []
+
+
+def test_a_database_that_northd_does_not_use_yet_is_reported() -> None:
+    api: Any = SimpleNamespace(tables={"NB_Global": SimpleNamespace(rows={})})
+    with pytest.raises(HostError, match="northd has not begun"):
+        writes.Count(api).run_idl(None)

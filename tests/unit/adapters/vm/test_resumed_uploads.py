@@ -88,7 +88,7 @@ class FarStream(Stream):
 def host(monkeypatch: pytest.MonkeyPatch) -> Far:
     made = Far()
     monkeypatch.setattr(far_end, "sha256", made.sha256)
-    monkeypatch.setattr(far_end, "flush", lambda _there: None)
+    monkeypatch.setattr(StoragePool, "flush", lambda _pool: None)
     return made
 
 

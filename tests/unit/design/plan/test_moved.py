@@ -12,6 +12,7 @@ from winlab.design.plan import moved, placement
 from winlab.design.plan.changes import changes
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts, Moves
 from winlab.design.plan.model import Plan
+from winlab.design.render.topology import topology
 from winlab.errors import ConflictError, HostError, UsageError
 
 THERE = MachineFacts(chassis="hypervisor-2")
@@ -38,6 +39,18 @@ def test_a_lab_of_a_site_that_had_one_hypervisor_records_both() -> None:
     after = move(plan("1-1-1", at=()), "node-1")
     assert after.hosts == {HYPERVISOR: SITE.machine, "hypervisor-2": THERE}
     assert after.placed.keys() == {"controller-1", "node-1"}
+
+
+def test_a_lab_whose_nodes_are_back_is_planned_as_it_is_recorded() -> None:
+    """Otherwise 'winlab diff' would report its network."""
+    own = MachineFacts(chassis=HYPERVISOR)
+    away = moved.plan(plan("1-1-1", at=()), "node-1", "hypervisor-2", THERE, own)
+    back = moved.plan(away, "node-1", HYPERVISOR, own, own)
+    assert back.hosts == {HYPERVISOR: own}
+    nodes = frozenset(["controller-1", "node-1"])
+    for made in ((host(HYPERVISOR, nodes=nodes),), (host(HYPERVISOR, nodes=nodes), host("hypervisor-2"))):
+        again = plan("1-1-1", at=made, standing=(back,))
+        assert (topology(again), changes([back], again).every) == (topology(back), ())
 
 
 def test_the_spec_lets_the_lab_use_what_it_is_on() -> None:

@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from winlab.design.plan.addresses import host_addresses
 from winlab.design.plan.facts import HostFacts
 from winlab.errors import ConflictError, HostError, UsageError, WinlabError
 from winlab.events import Quiet
@@ -85,6 +86,14 @@ class First:
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> First:
     return First(monkeypatch, tmp_path)
+
+
+def test_a_listed_host_that_is_off_keeps_its_external_address(first: First) -> None:
+    known = facts.read_facts()
+    taken = {f"c{number}": address for number, address in enumerate(host_addresses(known.external_cidr), 10)}
+    facts.write_facts(known.model_copy(update={"external_addresses": taken}))
+    first.hypervisors = taken.keys() - {"c12"}  # OVN knows none of them
+    assert str(first.admit().external_address) == taken["c12"]
 
 
 def test_a_host_is_given_all_that_it_needs(first: First) -> None:

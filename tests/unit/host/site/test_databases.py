@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -81,13 +82,31 @@ def test_the_first_three_hosts_that_ask_have_the_databases(
     had: set[str], others: list[str], chassis: str, chosen: set[str]
 ) -> None:
     known = FIRST.model_copy(update={"databases": {name: f"198.51.100.{name[1]}" for name in had}})
-    assert set(databases.choose(known, others, chassis, ASKED)) == set(chosen)
+    assert set(databases.choose(known, others, [], chassis, ASKED)) == set(chosen)
 
 
 def test_a_host_stays_in_a_cluster_that_lost_its_third(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "status", lambda _one: raft.Status(ALL, ALL[0]))
     known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
-    assert set(databases.choose(known, ["c2"], "c2", ASKED)) == {"c1", "c2"}
+    assert set(databases.choose(known, ["c2"], [], "c2", ASKED)) == {"c1", "c2"}
+
+
+@pytest.mark.parametrize(
+    ("listed", "members", "chosen"),
+    [
+        (["c3"], ALL, {"c1", "c2", "c3"}),  # it was shut down in order
+        ([], ALL, {"c1", "c2", "c4"}),  # it was forgotten
+        (["c3"], ALL[:2], {"c1", "c2", "c4"}),  # its teardown left the cluster
+    ],
+)
+def test_a_host_that_is_shut_down_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch, listed: list[str], members: tuple[str, ...], chosen: set[str]
+) -> None:
+    monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "status", lambda _one: raft.Status(members, ALL[0]))
+    known = FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))})
+    assert set(databases.choose(known, ["c2"], listed, "c4", ASKED)) == chosen
 
 
 def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +120,7 @@ def test_a_lost_host_leaves_the_cluster_when_another_takes_its_place(monkeypatch
 
 
 def test_a_host_of_an_earlier_winlab_gets_none() -> None:
-    assert databases.choose(FIRST, ["c2"], "c3", None) == {}
+    assert databases.choose(FIRST, ["c2"], [], "c3", None) == {}
 
 
 def test_the_hosts_with_the_databases_are_read_as_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +204,9 @@ def member(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(raft, "status", lambda _one: it.found)
     monkeypatch.setattr(raft, "listens", lambda address: address in it.reached)
     monkeypatch.setattr(raft, "is_usable", lambda _seconds: True)
+    monkeypatch.setattr(raft, "is_clustered", lambda _one: True)
     monkeypatch.setattr(recover.daemons, "ensure", lambda *_: None)
+    monkeypatch.setattr(recover.facts, "read_facts", lambda: FIRST)
     return it
 
 
@@ -210,9 +231,109 @@ def test_a_recovery_that_was_interrupted_between_the_databases_is_finished(
     assert recover.check(Quiet()) == [ALL[1], ALL[2]]
 
 
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class Disk:
+    """A host's databases and programs, and its facts. A recovery is killed before the call of *dies*."""
+
+    known: HostFacts
+    clustered: set[str] = field(default_factory=lambda: {"nb", "sb"})
+    here: bool = True
+    done: list[str] = field(default_factory=list)
+    dies: str = ""
+
+    def call(self, name: str) -> None:
+        if name == self.dies:
+            raise Killed
+        self.done.append(name)
+
+
+STEPS = ("write_facts", "_replace nb", "_replace sb", "_remove_programs", "ensure ovn-central", "reset", "publish")
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Disk:
+    it = Disk(FIRST.model_copy(update={"databases": dict(zip(("c1", "c2", "c3"), ALL, strict=True))}))
+
+    def file(one: Any) -> Path:
+        path = tmp_path / f"{one.short}.db"
+        path.touch()
+        return path
+
+    def replace(path: Path, _fresh: Path, why: str) -> None:
+        it.call(f"_replace {path.stem}")
+        databases.kept(path, why).touch()
+        it.clustered.discard(path.stem)
+
+    def remove_programs() -> None:
+        it.call("_remove_programs")
+        it.here = False
+
+    def write_facts(known: HostFacts) -> None:
+        it.call("write_facts")
+        it.known = known
+
+    monkeypatch.setattr(program.Database, "file", property(file))
+    monkeypatch.setattr(raft, "are_here", lambda: it.here)
+    monkeypatch.setattr(raft, "is_clustered", lambda one: one.short in it.clustered)
+    monkeypatch.setattr(raft, "cluster_of", lambda one: "e438" if one.short in it.clustered else "")
+    monkeypatch.setattr(raft, "status", lambda one: raft.Status(ALL) if one.short in it.clustered else None)
+    monkeypatch.setattr(raft, "listens", lambda address: address == ALL[0])
+    monkeypatch.setattr(raft, "is_usable", lambda *_: "sb" not in it.clustered)
+    monkeypatch.setattr(recover, "alone", lambda _: nullcontext())
+    monkeypatch.setattr(recover, "Record", lambda: None)
+    monkeypatch.setattr(recover.facts, "read_facts", lambda: it.known)
+    monkeypatch.setattr(recover.facts, "write_facts", write_facts)
+    monkeypatch.setattr(recover, "run", lambda *_, **__: it.call("reset"))
+    monkeypatch.setattr(recover.daemons, "ensure", lambda service, *_: it.call(f"ensure {service}"))
+    monkeypatch.setattr(recover.daemons, "halted", lambda *_: nullcontext())
+    monkeypatch.setattr(databases, "run", lambda *_, **__: None)
+    monkeypatch.setattr(databases, "_replace", replace)
+    monkeypatch.setattr(databases, "_remove_programs", remove_programs)
+    monkeypatch.setattr(databases, "write_programs", lambda *_: None)
+    monkeypatch.setattr(databases, "publish", lambda _: it.call("publish"))
+    return it
+
+
+@pytest.mark.parametrize("joined", ["", "ann@h1"])
+@pytest.mark.parametrize("dies", STEPS)
+def test_a_recovery_that_was_killed_is_finished_by_the_same_command(disk: Disk, dies: str, joined: str) -> None:
+    disk.known = disk.known.model_copy(update={"joined": joined})
+    disk.dies = dies
+    with suppress(Killed):  # a host that joined keeps its programs
+        recover.recover(Quiet())
+    disk.dies = ""
+    recover.recover(Quiet())
+    assert disk.done[-1] == "publish"
+    assert (disk.clustered, disk.here) == (set(), bool(joined))
+    assert disk.known.databases == ({"c1": ALL[0]} if joined else {})
+
+
+def test_a_first_host_whose_databases_wait_for_a_cluster_is_not_recovered(disk: Disk) -> None:
+    recover.recover(Quiet())
+    disk.known = disk.known.model_copy(update={"databases": {"c1": ALL[0], "c2": ALL[1]}})  # the second one waits
+    with pytest.raises(UsageError, match="no databases that can be recovered"):
+        recover.recover(Quiet())
+
+
+def test_recovered_databases_are_not_set_aside_for_older_ones(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk.known = disk.known.model_copy(update={"joined": "ann@h1"})
+    recover.recover(Quiet())
+    with pytest.raises(ConflictError, match="recovered on this host") as caught:
+        databases.refuse_recovered(disk.known, {"nb": "e438", "sb": "e439"})
+    assert f"recover --from {ALL[0]}'" in caught.value.cure
+    databases.refuse_recovered(disk.known, {"nb": "", "sb": ""})  # the first host has taken them
+    monkeypatch.setattr(databases, "run", lambda words, **_: Result(tuple(words), 0, f'"c1={ALL[0]}"', "", 0.0))
+    assert databases.refresh(disk.known) is disk.known  # the first host's relay may run
+
+
 @pytest.mark.parametrize("model", ["standalone", "clustered"])
+@pytest.mark.parametrize("killed", [False, True])
 def test_the_first_host_takes_databases_only_from_a_host_that_recovered_them(
-    monkeypatch: pytest.MonkeyPatch, model: str
+    monkeypatch: pytest.MonkeyPatch, model: str, killed: bool
 ) -> None:
     taken: list[Any] = []
 
@@ -223,14 +344,17 @@ def test_the_first_host_takes_databases_only_from_a_host_that_recovered_them(
     monkeypatch.setattr(recover, "run", run)
     monkeypatch.setattr(recover, "alone", lambda _: nullcontext())
     monkeypatch.setattr(recover, "Record", lambda: None)
-    monkeypatch.setattr(recover.facts, "read_facts", lambda: FIRST)
-    monkeypatch.setattr(recover.facts, "write_facts", lambda _: None)
+    known = FIRST.model_copy(update={"databases": {"c1": ALL[0], "c2": ALL[1]}})
+    written: list[HostFacts] = []
+    monkeypatch.setattr(recover.facts, "read_facts", lambda: known)
+    monkeypatch.setattr(recover.facts, "write_facts", written.append)
+    monkeypatch.setattr(recover.daemons, "ensure", lambda *_: None)
     monkeypatch.setattr(recover.relay, "ensure", lambda *_: None)
-    monkeypatch.setattr(raft, "are_here", lambda: True)
+    monkeypatch.setattr(raft, "are_here", lambda: not killed)  # by an attempt that was killed before it wrote the facts
     monkeypatch.setattr(databases, "bring_back", lambda *_, texts: taken.extend(texts.values()))
     if model == "standalone":
         recover.take(ALL[1], Quiet())
-        assert taken == ["rows", "rows"]
+        assert (taken, written) == (["rows", "rows"], [FIRST])
         return
     with pytest.raises(ConflictError, match="were not recovered"):
         recover.take(ALL[1], Quiet())

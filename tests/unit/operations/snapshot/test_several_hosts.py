@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import disks
@@ -17,9 +15,7 @@ from mortal import Killed, World
 from saved import ID
 
 from winlab import snapshots
-from winlab.adapters import remote
-from winlab.adapters.remote import Remote
-from winlab.adapters.vm import domains, durable, resources
+from winlab.adapters.vm import domains, resources
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.design.plan.facts import MachineFacts
@@ -165,6 +161,29 @@ def test_a_killed_save_or_reset_is_completed_by_the_same_command(tmp_path: Path,
             assert (world.running("lab"), world.marks(), world.idle()) == (True, [], set()), number
             assert (snapshots.ids(), on(world, "lab")) == ([ID], {"controller-1": FIRST, "node-1": SECOND}), number
         number += 1
+
+
+def test_a_node_that_was_moved_since_has_one_machine_when_it_starts(
+    world: World, ready: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = ready.plan.node("node-1")
+    old = [domains.Machine(node.domain, "off", world.tags[node.uuid])]  # at its place when the lab is put back
+    there, remove = domains.machines, domains.remove
+
+    def found(conn: Any, lab: str | None = None) -> list[Any]:
+        return [*there(conn, lab), *(old if conn.pool is world.pools[0] else [])]
+
+    def removed(conn: Any, machine: Any) -> bool:
+        if conn.pool is not world.pools[0]:
+            return remove(conn, machine)
+        assert (machine.tag.node, world.places[node.uuid], world.states[node.uuid]) == ("node-1", world.pools[1], "off")
+        old.clear()
+        return True
+
+    monkeypatch.setattr(domains, "machines", found)
+    monkeypatch.setattr(domains, "remove", removed)
+    copying.reset(ID, "lab", world.site, ignore)
+    assert (old, world.running("lab")) == ([], True)
 
 
 def full(free: int) -> Any:
@@ -333,23 +352,16 @@ def test_a_record_that_was_adopted_is_moved_with_its_facts(ready: Snapshot, worl
     assert moved.plan.hypervisors == {SECOND: MachineFacts(chassis="two")}
 
 
-def test_other_hosts_write_to_their_disks_by_ssh(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
-    synced: list[str] = []
-    monkeypatch.setattr(os, "sync", lambda: synced.append("here"))
-    monkeypatch.setattr(remote.Remote, "call", lambda self, script, limit: asked.append((str(self), script)))
-    there = SimpleNamespace(getURI=lambda: "qemu+ssh://ann@host2/system?command=/x/ssh")
-    first, second = world.hosts.each
-    durable.flush([first, replace(second, conn=there)])
-    assert (asked, synced) == ([("ann@host2", "sync")], ["here"])
-    assert replace(second, conn=there).remote == Remote("host2", "ann")
+def test_each_host_writes_to_its_disk_before_the_record_is_written(world: World) -> None:
+    save.save(ID, world.site, ignore)
+    assert [pool.on_disk for pool in world.pools] == [pool.volumes for pool in world.pools]
 
 
 def test_a_host_that_can_not_be_flushed_leaves_no_snapshot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> None:
+    def fail() -> None:
         raise HostError("ssh can't connect to 'host2'.")
 
-    monkeypatch.setattr(durable, "_flush", fail)
+    monkeypatch.setattr(world.pools[1], "flush", fail)
     with pytest.raises(HostError, match="ssh"):
         save.save(ID, world.site, ignore)
     assert (snapshots.ids(), [pool.names("lab@") for pool in world.pools]) == ([], [[], []])
