@@ -3,8 +3,9 @@
 
 A block begins with three backticks and the word ``console``. In it ``$ `` begins a command and ``> `` continues it. The
 lines below are what it prints, its standard error included; without any, nothing is compared. The shape counts: any
-number matches any other, and any blanks match each other. ``...`` matches the rest of a line or a part of it, and alone
-on a line any number of lines. A line such as ``(exit code 22)`` names another exit code than 0.
+number matches any other, and any blanks match each other. Blanks around a line, and empty lines around all, don't
+count. ``...`` matches the rest of a line or a part of it, and alone on a line any number of lines. A line such as
+``(exit code 22)`` names another exit code than 0.
 
 All commands of a page run in one bash, in the order of the page; the first that differs ends the run.
 """
@@ -37,7 +38,7 @@ class Command:
         """How its output and exit code differ from the page's; empty if they don't."""
         if code != self.code:
             return f"exit code {code} instead of {self.code}"
-        if self.lines and not pattern(self.lines).fullmatch("\n".join(line.rstrip() for line in printed).strip("\n")):
+        if self.lines and not pattern(_stripped(self.lines)).fullmatch("\n".join([*_stripped(printed), ""])):
             return "its output differs from: " + "\n".join(["", *self.lines])
         return ""
 
@@ -61,31 +62,32 @@ def commands(page: str) -> Iterator[Command]:
             elif code := CODE.fullmatch(line):
                 now.code = int(code[1])
             else:
-                now.lines.append(line.rstrip())
+                now.lines.append(line)
         if now:
             yield now
 
 
+def _stripped(lines: Sequence[str]) -> list[str]:
+    return "\n".join(line.strip() for line in lines).strip("\n").split("\n")
+
+
 def pattern(lines: Sequence[str]) -> re.Pattern[str]:
-    """What a page shows, as an expression for all outputs of that shape."""
-    parts = []
-    for number, line in enumerate(lines):
-        last = number == len(lines) - 1
-        parts.append(r"(?:[^\n]*\n)*?[^\n]*" if line == "..." and last else _line(line))
-    text = "\n".join(parts)
-    return re.compile(text.replace("\0\n", r"(?:[^\n]*\n)*?"))
+    """What a page shows, as an expression for all outputs of that shape; each line ends with a line feed."""
+    text = "".join(r"(?:[^\n]*\n)*?" if line == "..." else f"{_line(line)}\n" for line in lines)
+    return re.compile(text)
 
 
 def _line(line: str) -> str:
-    if line == "...":
-        return "\0"
-    pieces = re.split(rf"(\.\.\.|{NUMBER}|\s+)", line)
-    kinds = {"...": r"[^\n]*", "": ""}
-    return "".join(
-        kinds.get(one) or (r"[ \t]+" if one.isspace() else NUMBER if re.fullmatch(NUMBER, one) else re.escape(one))
-        for one in pieces
-        if one
-    )
+    pieces = [one for one in re.split(rf"(\.\.\.|{NUMBER}|\s+)", line) if one]
+    return "".join(_piece(one) for one in pieces)
+
+
+def _piece(text: str) -> str:
+    if text == "...":
+        return r"[^\n]*"
+    if text.isspace():
+        return r"[ \t]+"
+    return NUMBER if re.fullmatch(NUMBER, text) else re.escape(text)
 
 
 class Shell:

@@ -57,6 +57,7 @@ SAME = [
     (["a", "...", "z"], "a\nz"),
     (["..."], "a\nb"),
     (["a", "..."], "a\nb\nc"),
+    (["a", "..."], "a"),
     (["10.77.0.11 (v1)"], "10.77.0.101 (v2)"),
 ]
 OTHER = [
@@ -70,12 +71,18 @@ OTHER = [
 
 @pytest.mark.parametrize(("lines", "printed"), SAME)
 def test_an_output_of_the_same_shape_matches(lines: list[str], printed: str) -> None:
-    assert pattern(lines).fullmatch(printed)
+    assert pattern(lines).fullmatch(f"{printed}\n")
 
 
 @pytest.mark.parametrize(("lines", "printed"), OTHER)
 def test_an_output_of_another_shape_does_not(lines: list[str], printed: str) -> None:
-    assert not pattern(lines).fullmatch(printed)
+    assert not pattern(lines).fullmatch(f"{printed}\n")
+
+
+def test_blanks_around_lines_and_empty_lines_around_all_do_not_count() -> None:
+    shown = Command(1, "x", ["", "NAME  STATE", "node-1 ..."])
+    assert shown.problem(["  NAME   STATE  ", "  node-1   on", "", ""], 0) == ""
+    assert shown.problem(["  NAME   STATE  ", "", "  node-1   on"], 0) != ""
 
 
 def test_without_lines_nothing_is_compared() -> None:
