@@ -10,6 +10,10 @@
 # make test-integration  real libvirt, OVN and guests; needs root
 # make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
 # make bench             what winlab's verbs cost, beside other tools (docs/benchmarks.md; BENCH="clone reset")
+# make deb               a Debian package of winlab for this distribution, in dist/
+# make docs              the parts of docs/ that are made from code and records
+# make cast              docs/session.svg and .cast: a recorded session with a lab (SESSION=..., CAST=... for another)
+# make test-docs         the tutorial's commands, to the letter, with a real lab
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -35,10 +39,17 @@ BENCH_SPEC ?= --spec 1-1-1 --rehearse
 # seconds until a test counts as hanging
 TIMEOUT ?= 600
 BENCH_COMMAND = env PYTHONPATH=tools $(BIN)/python -m bench --spec='$(BENCH_SPEC)' $(BENCH)
+# what 'make cast' records, and where the recording goes, without an ending
+SESSION ?= tools/cast/session.txt
+CAST ?= docs/session
+# labs of their own: yours stays as it is
+WITH_WINLAB = env PATH=$(CURDIR)/$(BIN):$$PATH WINLAB_LAB=$(1)
+CAST_COMMAND = $(call WITH_WINLAB,session) PYTHONPATH=tools $(BIN)/python -m cast $(SESSION) $(CAST)
+TEST_DOCS = $(call WITH_WINLAB,tutorial) $(BIN)/python tools/console_blocks.py docs/tutorial.md
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench setup clean
+.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench deb docs cast test-docs setup clean
 
 
 help:
@@ -92,6 +103,18 @@ survive: setup
 
 bench: setup
 	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BENCH_COMMAND)",$(BENCH_COMMAND))
+
+deb: $(VENV)/.installed
+	tools/make-deb $(VENV)
+
+cast: setup
+	$(if $(AS_MEMBER),$(AS_MEMBER) "$(CAST_COMMAND)",$(CAST_COMMAND))
+
+test-docs: setup
+	$(if $(AS_MEMBER),$(AS_MEMBER) "$(TEST_DOCS)",$(TEST_DOCS))
+
+docs: $(VENV)/.installed
+	$(BIN)/python tools/generate_docs.py
 
 clean:
 	-[ ! -x "$(WINLAB)" ] || $(SUDO) "$(WINLAB)" host teardown --force

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench import record, table  # noqa: E402
+from reference import commands, messages  # noqa: E402
 from winlab.design import addon, cni  # noqa: E402
 from winlab.design.cause.catalog import CAUSES  # noqa: E402
 from winlab.design.cni.profile import WINDOWS_RELEASES  # noqa: E402
@@ -62,6 +63,8 @@ PARTS: dict[tuple[str, str], Callable[[], str]] = {
     ("docs/cni.md", "cni profiles"): cni_profiles,
     ("docs/addons.md", "add-ons"): addons,
     ("docs/causes.md", "causes"): causes,
+    ("docs/commands.md", "commands"): commands.page,
+    ("docs/messages.md", "messages"): messages.page,
     ("docs/benchmarks.md", "goals"): lambda: table.goals(record.read()),
     ("docs/benchmarks.md", "results"): lambda: table.results(record.read()),
 }

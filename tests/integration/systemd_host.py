@@ -29,15 +29,15 @@ POOL = f"workers={{name: host, os: {IMAGE}, memory: 3GiB, cpus: 1, cluster: fals
 # In the machine winlab's usual subnet is the way to this host, from which the tests come.
 SUBNET = "192.168.240.0/20"
 PYTHON = "3.13"  # Debian 13's
-CHECKOUT = ("winlab", "standin", "images", "unattend", "specs", "pyproject.toml", "README.md", "LICENSE")
+CHECKOUT = ("winlab", "standin", "docs", "images", "unattend", "specs", "pyproject.toml", "README.md", "LICENSE")
 PART = 32 << 20  # bytes; the command takes twice as many
 LIMIT = 7200  # seconds, for an emulated machine on a busy host: a bound for a hang
 
 
 def readme() -> list[str]:
-    """The README's commands that install winlab without the checkout's virtual environment."""
-    text = (TOP / "README.md").read_text(encoding="utf-8")
-    block = text.partition("## Install without the checkout\n```\n")[2].partition("\n```")[0]
+    """The commands of docs/install.md that install winlab by pip."""
+    text = (TOP / "docs/install.md").read_text(encoding="utf-8")
+    block = text.partition("## With pip, into /opt/winlab\n")[2].partition("```\n")[2].partition("\n```")[0]
     return [line.partition("#")[0].strip() for line in block.splitlines()]
 
 

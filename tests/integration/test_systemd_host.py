@@ -1,4 +1,4 @@
-"""A host with systemd: a fresh user of Debian 13 follows the README, restarts the host, and undoes all of it.
+"""A host with systemd: a fresh user of Debian 13 follows docs/install.md, restarts the host, and undoes all of it.
 
 The tests are the parts of one story, in the order of the file.
 """
@@ -72,13 +72,13 @@ chown -R {USER}: /home/{USER}""",
 
 @pytest.fixture(scope="module")
 def before(machine: Host) -> list[str]:
-    """What was on the machine before the README's commands."""
+    """What was on the machine before the commands of docs/install.md."""
     return looks(machine)
 
 
 @pytest.fixture(scope="module")
 def ready(machine: Host, before: list[str]) -> Host:
-    """The machine after the README's commands. The next login is the one after them."""
+    """The machine after those commands. The next login is the one after them."""
     lines = [f"{line} --external-cidr {SUBNET}" if "host setup" in line else line for line in readme()]
     assert any("host setup" in line for line in lines)
     said = machine("\n".join(["export DEBIAN_FRONTEND=noninteractive", "cd ~/winlab", "set -x", *lines]))

@@ -1,4 +1,4 @@
-"""The wheels work by themselves: winlab's carries images/, unattend/ and specs/; with the stand-in's it rehearses."""
+"""The wheels work by themselves: winlab's carries images/, unattend/, specs/ and docs/; the stand-in's rehearses."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def test_data_is_in_the_wheel(installed: Path, tmp_path: Path) -> None:
-    for folder in ("images", "unattend", "specs"):
+    for folder in ("images", "unattend", "specs", "docs"):
         assert _files(TOP / folder) == _files(installed / "winlab" / "_data" / folder)
     assert _files(TOP / "winlab" / "web") == _files(installed / "winlab" / "web")
     assert _files(TOP / "standin" / "winlab_standin") == _files(installed / "winlab_standin")

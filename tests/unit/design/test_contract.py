@@ -261,11 +261,15 @@ def test_the_stand_in_keeps_the_contract(name: str) -> None:
 DOCUMENT = (TOP / "docs/worker-scripts.md").read_text(encoding="utf-8")
 
 
-def rows(system: str) -> dict[str, list[str]]:
-    """The cells of a system's table by the names of the scripts."""
+def rows(system: str) -> dict[str, dict[str, str]]:
+    """What a system's section says of each script: its settings, what it does, its result."""
     section = DOCUMENT.split(f"\n## {system.capitalize()}\n")[1].split("\n## ")[0]
-    lines = [line.removeprefix("| ").removesuffix(" |") for line in section.splitlines() if line.startswith("|")]
-    return {line.split(" | ")[0]: line.split(" | ") for line in lines[2:]}
+    found = {}
+    for part in section.split("\n### ")[1:]:
+        items = re.findall(r"^- \*\*(\w+):\*\* (.*(?:\n  .*)*)", part, re.M)
+        if items:
+            found[part.partition("\n")[0]] = {name: " ".join(text.split()) for name, text in items}
+    return found
 
 
 def named(cell: str) -> set[str]:
@@ -278,9 +282,9 @@ def test_the_document_has_the_contract(system: str) -> None:
     wanted = calls(system)
     assert rows(system).keys() == wanted.keys()
     for name, cells in rows(system).items():
-        assert named(cells[1]) == wanted[name].known(system), f"settings of {name}"
+        assert named(cells["Settings"]) == wanted[name].known(system), f"settings of {name}"
         if name != "status":
-            assert named(cells[-1]) == wanted[name].result.model_fields.keys(), f"result of {name}"
+            assert named(cells["Result"]) == wanted[name].result.model_fields.keys(), f"result of {name}"
 
 
 def test_the_document_has_the_results_of_windows() -> None:

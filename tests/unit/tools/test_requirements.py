@@ -1,4 +1,4 @@
-"""Packages that tools/make-venv installs have digests, and match the requirements of winlab and the stand-in."""
+"""Packages that make-venv and make-deb install have digests, and match the requirements of winlab and the stand-in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@pytest.mark.parametrize("name", ["build", "all"])
+@pytest.mark.parametrize("name", ["build", "all", "run"])
 def test_each_package_has_one_version_and_its_digests(name: str) -> None:
     found = rows(name)
     assert len({row.name for row, _ in found}) == len(found) > 5
@@ -40,10 +40,17 @@ def test_each_package_has_one_version_and_its_digests(name: str) -> None:
     assert "//" not in (LISTS / f"{name}.txt").read_text()  # no package index of the one who wrote it
 
 
-def test_both_lists_agree() -> None:
+@pytest.mark.parametrize("name", ["build", "run"])
+def test_the_lists_agree(name: str) -> None:
     every = {row.name: (row.specifier, digests) for row, digests in rows("all")}
-    for row, digests in rows("build"):
+    for row, digests in rows(name):
         assert every.get(row.name, (row.specifier, digests)) == (row.specifier, digests)
+
+
+def test_packages_for_users_have_no_tools_of_developers() -> None:
+    run = {row.name for row, _ in rows("run")}
+    assert run < {row.name for row, _ in rows("all")}
+    assert run.isdisjoint({"pytest", "mypy", "ruff", "pyte"})
 
 
 @pytest.mark.parametrize("file", ["pyproject.toml", "standin/pyproject.toml", "tools/requirements/build.in"])
@@ -61,11 +68,14 @@ def test_every_requirement_has_a_pinned_version_that_fits(file: str) -> None:
             assert requirement.specifier.contains(there[canonical(requirement.name)]), requirement
 
 
-def test_nothing_is_installed_without_digests() -> None:
+@pytest.mark.parametrize(
+    ("script", "mark", "count"), [("make-venv", '/bin/pip" install', 3), ("make-deb", '"${install[@]}" ', 2)]
+)
+def test_nothing_is_installed_without_digests(script: str, mark: str, count: int) -> None:
     """winlab itself comes from the checkout; with --no-deps nothing else does."""
-    script = (ROOT / "tools/make-venv").read_text().replace("\\\n", " ")
-    lines = [line for line in script.splitlines() if '/bin/pip" install' in line]
-    assert len(lines) == 3
+    text = (ROOT / "tools" / script).read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if mark in line]
+    assert len(lines) == count
     for line in lines:
         assert "--require-hashes" in line or "--no-deps --no-build-isolation" in line
         assert "--only-binary" in line or "--no-build-isolation" in line

@@ -1,0 +1,1 @@
+"""Records commands in a terminal, and draws the recording as an animated SVG (``make cast``)."""
