@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.flags import FromFlags, SpecFlags, spread
 from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
-app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
+app = App(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="The bundle.", metavar="FILE")]
 
 

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
+from winlab.cli.app import App, Group
 from winlab.cli.common import Anyone, NodeName, Output, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
 from winlab.cli.session import Format, LabName, current
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from winlab import Lab
     from winlab.design.fault import Fault
 
-app = typer.Typer(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
+app = App(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
 
 Other = Annotated[
     str | None,
@@ -98,14 +99,14 @@ def _has_units(field: Any) -> bool:
     return any(isinstance(one, BeforeValidator) for one in field.metadata)
 
 
-class _Kinds(TyperGroup):
+class _Kinds(Group):
     """The commands of all kinds, made on demand: importing the kinds takes as long as everything else."""
 
     @functools.cached_property
     def _made(self) -> dict[str, Any]:
         from winlab.design.fault import KINDS
 
-        kinds = typer.Typer()
+        kinds = App()
         for kind in KINDS.values():
             kinds.command(kind.kind)(_command(kind))
         group = typer.main.get_command(kinds)
@@ -121,7 +122,7 @@ class _Kinds(TyperGroup):
         return self._made.get(cmd_name)
 
 
-add = typer.Typer(cls=_Kinds, no_args_is_help=True)
+add = App(cls=_Kinds, no_args_is_help=True)
 app.add_typer(add, name="add")
 
 

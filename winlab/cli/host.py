@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import Format, current
@@ -22,7 +23,7 @@ RECOVERY = (
     "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
     "lost hosts come back, they must not start their databases together (docs/hypervisors-reference.md)."
 )
-_host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
+_host = App(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:

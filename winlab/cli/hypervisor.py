@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.host import recover
@@ -16,7 +17,7 @@ from winlab.errors import ExitCode
 if TYPE_CHECKING:
     from winlab.hosts import Listed
 
-app = typer.Typer(help="The hosts that carry a site's labs.", no_args_is_help=True)
+app = App(help="The hosts that carry a site's labs.", no_args_is_help=True)
 app.command()(recover)
 
 Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
+from winlab.cli.app import App
 from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.session import Format, current
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from winlab.supplies import CachedImage, Item
 
 SOURCES = BundleFlags()
-app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
+app = App(help="The images that nodes are made from.", no_args_is_help=True)
 
 
 @app.command("list")

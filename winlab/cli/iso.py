@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent
+from winlab.cli.app import App
 from winlab.cli.common import AcceptEula, Mirror, Output, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
 from winlab.cli.session import Format, current
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from winlab.supplies import Inspection
 
 CHANGES = ChangeFlags()
-app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
+app = App(help="Windows installation media.", no_args_is_help=True)
 
 
 @app.command()

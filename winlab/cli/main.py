@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winlab import files
 from winlab.cli import (
@@ -33,10 +32,13 @@ from winlab.cli import (
     spec,
     support,
     test,
+    tree,
     watch,
+    words,
 )
-from winlab.cli.common import drop_output, say
-from winlab.cli.session import Session, begin, current
+from winlab.cli.app import App, Group
+from winlab.cli.common import Output, drop_output, say
+from winlab.cli.session import Session, begin, checked_lab, current
 from winlab.errors import ExitCode, HostError, LabError, WinlabError
 from winlab.printable import indented
 from winlab.version import __version__
@@ -46,7 +48,7 @@ class _Interrupted(Exception):
     """Ctrl-C, or a signal that acts like it, in a form that Typer passes on: Typer would end without a message."""
 
 
-class _Commands(TyperGroup):
+class _Commands(Group):
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
         try:
@@ -55,13 +57,12 @@ class _Commands(TyperGroup):
             raise _Interrupted from error
 
 
-app = typer.Typer(
+app = App(
     name="winlab",
     cls=_Commands,
-    help="A hybrid Kubernetes lab (Linux controllers, Windows workers) on your own hypervisor, in one command.",
+    help=tree.SUMMARY,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WINLAB"},
 )
 lab.register(app)
 node.register(app)
@@ -81,6 +82,7 @@ app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
 app.add_typer(test.app, name="test")
 
+PROGRAM = "winlab"
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 WHAT, TEXT = 8, 12  # the columns of an error's sentence and of its details: a guest may have written lines of them
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
@@ -92,12 +94,42 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _quiet(wanted: bool) -> None:
+    current().quiet |= wanted
+
+
+def _debug(wanted: bool) -> None:
+    current().debug |= wanted
+
+
 @app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", envvar="WINLAB_DEBUG", help="Show tracebacks of errors.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,  # noqa: ARG001
+def _options(  # every command has quiet and debug, too (app.SHARED)
+    ctx: typer.Context,
+    lab: Annotated[
+        str | None, typer.Option("--lab", metavar="NAME", allow_from_autoenv=False, help="The lab's name.")
+    ] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", metavar="FORMAT", allow_from_autoenv=False, help="As after it.")
+    ] = None,
+    quiet: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--quiet", "-q", envvar="WINLAB_QUIET", expose_value=False, callback=_quiet, help="No progress."),
+    ] = False,
+    debug: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--debug", envvar="WINLAB_DEBUG", expose_value=False, callback=_debug, help="Show tracebacks."),
+    ] = False,
+    version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, allow_from_autoenv=False, help="Its version."
+        ),
+    ] = False,
 ) -> None:
-    current().debug = debug
+    if lab is not None:
+        words.note(ctx, "lab", checked_lab(lab))
+    if output is not None:
+        words.note(ctx, "output", output)
 
 
 def explain(error: WinlabError) -> str:
@@ -164,7 +196,7 @@ def _run(session: Session) -> int:
     failed: Exception | KeyboardInterrupt | None = None
     code, archive = int(ExitCode.OK), None
     try:
-        app()
+        app(prog_name=PROGRAM)
         sys.stdout.flush()
     except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)

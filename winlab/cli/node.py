@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from winlab import files, settings
+from winlab.cli.app import Command
 from winlab.cli.common import NodeName, Output, drop_output, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.session import Format, LabName, current
@@ -39,7 +39,7 @@ def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     run.replace(Lab(lab).node(node).ssh())
 
 
-class _Exec(TyperCommand):
+class _Exec(Command):
     """A command after whose second word everything belongs to the command for the node, as with ssh."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
+from winlab.cli.app import App
 from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from winlab import Difference, Lab, Spec
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-app = typer.Typer(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
+app = App(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
 SpecName = Annotated[
     str | None,
     typer.Argument(

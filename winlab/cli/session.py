@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from winlab import events, settings
+from winlab.cli import words
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
 from winlab.errors import ConflictError, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
@@ -39,6 +40,7 @@ class Session:
 
     def __init__(self) -> None:
         self.debug = False
+        self.quiet = False  # no progress, no notes
         self.output = Output.TABLE
         self.lab = ""  # that --lab names
         self.left_running = ""  # what an interrupt leaves running that is not a step: a sentence
@@ -56,6 +58,9 @@ class Session:
         if output is Output.JSON:
             self._has_lines = True
             yield self._remembered(self._print)
+            return
+        if self.quiet:
+            yield self._remembered(events.ignore)
             return
         from winlab.cli.progress import view
 
@@ -172,8 +177,9 @@ def _choose_lab(value: str) -> str:
     return value
 
 
-def _choose_output(value: Output) -> Output:
-    current().output = value
+def _choose_output(ctx: typer.Context, value: Output) -> Output:
+    before = words.noted(ctx, "output")  # which an error of another option must know
+    current().output = value if before is None or words.is_given(ctx, "output") else before
     return value
 
 
@@ -191,5 +197,13 @@ LabName = Annotated[
 Format = Annotated[
     Output,
     # eager: it also decides how another option's error is printed
-    typer.Option("--output", "-o", help="How to print the result.", callback=_choose_output, is_eager=True),
+    typer.Option(
+        "--output",
+        "-o",
+        envvar="WINLAB_OUTPUT",
+        help="How to print the result.",
+        callback=_choose_output,
+        is_eager=True,
+        metavar="table|json",
+    ),
 ]

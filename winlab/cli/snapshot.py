@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab import settings
+from winlab.cli.app import App
 from winlab.cli.common import Anyone, Output, print_table, report_silent, say
 from winlab.cli.complete import complete_hypervisors, complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import Format, LabName, checked_lab, current
@@ -17,7 +18,7 @@ from winlab.cli.session import Format, LabName, checked_lab, current
 if TYPE_CHECKING:
     from winlab.lab_snapshots import Copied, Listed
 
-app = typer.Typer(
+app = App(
     help="Save labs at one instant, with the memory of their machines; make copies of them.", no_args_is_help=True
 )
 

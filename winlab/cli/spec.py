@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.session import Format, current
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from winlab.design.spec.options import Option
 
-app = typer.Typer(help="What a spec can contain.", no_args_is_help=True)
+app = App(help="What a spec can contain.", no_args_is_help=True)
 
 
 def _complete_paths(incomplete: str) -> list[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winlab import files, settings
+from winlab.cli.app import App, Group
 from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_labs
 from winlab.cli.session import Format, LabName, checked_lab, current
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EXPLAIN = "explain"
 
 
-class _Support(TyperGroup):
+class _Support(Group):
     """A command with an argument that is also a group: the only word that is not a lab's name is ``explain``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -35,7 +35,7 @@ class _Support(TyperGroup):
         return [one for one in own if one.name == "help"] if ctx.meta.get(EXPLAIN) else own
 
 
-app = typer.Typer(cls=_Support, invoke_without_command=True)
+app = App(cls=_Support, invoke_without_command=True)
 
 
 def _complete() -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import files, settings
+from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.session import Format, LabName, current
 from winlab.errors import ExitCode
@@ -15,7 +16,7 @@ from winlab.errors import ExitCode
 if TYPE_CHECKING:
     from winlab import Report
 
-app = typer.Typer(
+app = App(
     help="Check whether a lab's cluster is ready, and whether it works. Exit code 11: something failed.",
     no_args_is_help=True,
 )

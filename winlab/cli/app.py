@@ -1,0 +1,89 @@
+"""The classes of all commands: they have one look, share options, and take words in several places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from winlab.cli import words
+from winlab.errors import UsageError
+
+SHARED = ("quiet", "debug")  # options of the main command that every command has, too
+
+
+def _with_shared(command: Any, ctx: Any, own: list[Any]) -> list[Any]:
+    main = ctx.find_root().command
+    return own if main is command else [*own, *(one for one in main.params if one.name in SHARED)]
+
+
+def _write(command: Any, ctx: Any, formatter: Any) -> None:
+    from winlab.cli import pages
+
+    formatter.write(pages.page(command, ctx))
+
+
+class Command(TyperCommand):
+    """A command that does something."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its own parameters and the shared ones."""
+        return _with_shared(self, ctx, list(super().get_params(ctx)))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write its help page."""
+        _write(self, ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words; the command's options get what other places say of them."""
+        rest: list[str] = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            words.merge(ctx)
+        return rest
+
+
+class Group(TyperGroup):
+    """A command that has commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its own parameters and the shared ones."""
+        return _with_shared(self, ctx, list(super().get_params(ctx)))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write its help page."""
+        _write(self, ctx, formatter)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first word names.
+
+        :raises UsageError: there is no such command; the error names similar ones.
+        """
+        if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            raise _unknown(self, ctx, args[0])
+        return super().resolve_command(ctx, args)
+
+
+def _unknown(group: Group, ctx: Any, word: str) -> UsageError:
+    from winlab.cli import tree
+    from winlab.near import guess
+
+    names = [name for name in group.list_commands(ctx) if not getattr(group.get_command(ctx, name), "hidden", False)]
+    meant = tree.FOREIGN.get(word, "") if group is ctx.find_root().command else ""
+    meant = f"'winlab {meant}'" if meant else guess(word, names)
+    return UsageError(
+        f"There is no command '{ctx.command_path} {word}'.",
+        cure=f"Did you mean {meant}?" if meant else f"'{ctx.command_path} --help' lists the commands.",
+    )
+
+
+class App(typer.Typer):
+    """A Typer application whose commands are of these classes."""
+
+    def __init__(self, *, cls: type[TyperGroup] = Group, **more: Any) -> None:
+        more = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None, **more}
+        super().__init__(cls=cls, **more)
+
+    def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **more: Any) -> Any:
+        """Register a function as a command."""
+        return super().command(name, cls=cls, **more)

@@ -1,0 +1,128 @@
+"""What ``winlab --help`` shows: every command in one table, by what users want to do. A new command is one line here.
+
+Each row has the commands, separated by commas, as they are typed; then what they do. tests/unit/cli/test_tree.py checks
+that each command is in one row, and that the page fits an 80-column screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# Sections of options
+SPEC = "The spec"
+SUPPLIES = "Where things come from"
+
+SUMMARY = "Hybrid Kubernetes labs, Linux and Windows Server, on your own hypervisor."
+EXAMPLES = (
+    "winlab create 1-1-1 --rehearse        # a first lab, without Windows media",
+    "winlab exec node-1 hostname           # run a command on a node",
+    "winlab apply --set workers.count=2    # change a running lab",
+)
+GROUPS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
+    {
+        "Labs": (
+            ("create [SPEC]", "Create a lab, or resume an interrupted one"),
+            ("plan [SPEC]", "Check a spec; show what create would make"),
+            ("list", "List all labs"),
+            ("status [LAB]", "Show a lab's nodes; --watch follows progress"),
+            ("diff, apply [SPEC]", "Show or make changes to an existing lab"),
+            ("snapshot, reset, clone", "Save a lab, put it back, copy it"),
+            ("protect [LAB]", "Guard a lab against destroy and reset"),
+            ("destroy [LAB]", "Remove a lab; images are kept"),
+        ),
+        "Power": (
+            ("start, stop, restart [NODE...]", "A lab, or single nodes of it"),
+            ("suspend, resume [NODE...]", "Pause in memory, and continue"),
+            ("autostart on|off", "Start the lab when the host boots"),
+        ),
+        "Nodes": (
+            ("ssh NODE [-- COMMAND]", "Open a session, or run a command in one"),
+            ("exec NODE COMMAND", "Run a command on a node"),
+            ("vnc, serial, screenshot NODE", "Its screen or serial port"),
+            ("node", "Add, remove or rebuild nodes"),
+            ("move NODE HOST", "Move a node to another hypervisor"),
+        ),
+        "Cluster": (
+            ("kubectl, kubeconfig", "The lab's own kubectl; its kubeconfig"),
+            ("push FILE NODE", "Replace a program on a node with your own"),
+            ("load IMAGE", "Load a container image into all nodes"),
+            ("join", "Add workers to an external cluster"),
+        ),
+        "Test and diagnose": (
+            ("test", "Readiness and smoke tests"),
+            ("fault", "Inject packet loss, full disks ..."),
+            ("logs [NODE]", "Conditions, events and logs of nodes"),
+            ("events, timeline [LAB]", "What commands did, and how long it took"),
+            ("repair [NODE]", "Compare a lab with its plan, and repair it"),
+            ("support [LAB]", "Make a support archive; explain failures"),
+        ),
+        "Supplies": (
+            ("spec, lock", "Fields of specs; pin every input by hash"),
+            ("image, iso, bundle", "Images, Windows ISOs, offline bundles"),
+        ),
+        "Hosts": (
+            ("doctor, host", "Check this host, prepare it (as root)"),
+            ("hypervisor", "The hosts that carry labs"),
+        ),
+        "winlab itself": (
+            ("config", "Defaults for options"),
+            ("completion, version", "Completion for your shell; the version"),
+            ("docs [TOPIC], help [COMMAND]", "Read the documentation"),
+        ),
+    }
+)
+
+# What other tools call it
+FOREIGN: Mapping[str, str] = MappingProxyType(
+    {
+        "up": "create",
+        "launch": "create",
+        "run": "exec",
+        "down": "destroy",
+        "rm": "destroy",
+        "delete": "destroy",
+        "remove": "destroy",
+        "halt": "stop",
+        "shutdown": "stop",
+        "poweroff": "stop",
+        "reload": "restart",
+        "reboot": "restart",
+        "pause": "suspend",
+        "unpause": "resume",
+        "continue": "resume",
+        "shell": "ssh",
+        "console": "serial",
+        "ls": "list",
+        "ps": "status",
+        "info": "status",
+        "show": "status",
+        "top": "status --watch",
+        "watch": "status --watch",
+        "images": "image list",
+        "pull": "image pull",
+        "snapshots": "snapshot list",
+        "save": "snapshot save",
+        "restore": "reset",
+        "rollback": "reset",
+        "copy": "clone",
+        "log": "logs",
+        "check": "doctor",
+        "setup": "host setup",
+        "update": "apply",
+        "upgrade": "apply",
+        "scale": "node add",
+        "unprotect": "protect --off",
+        "man": "docs",
+    }
+)
+
+
+def rows() -> list[tuple[list[str], str]]:
+    """The commands of each row of the table, and what they do."""
+    return [(names(row), text) for group in GROUPS.values() for row, text in group]
+
+
+def names(row: str) -> list[str]:
+    """The commands in the first cell of a row: of ``diff, apply [SPEC]`` diff and apply."""
+    return [part.split()[0] for part in row.split(",")]
