@@ -29,7 +29,12 @@ def create(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Gather everything that a spec needs: programs, container images, manifests, images. Your media: only by hash."""
+    """Gather everything that a spec needs in one file. Your own media are recorded only by their hash.
+
+    Examples:
+      winlab bundle create 1-1-1
+      winlab bundle create lab.yaml --to lab.bundle
+    """
     from winlab import Lab
 
     lab = Lab()
@@ -42,7 +47,11 @@ def create(
 
 @app.command()
 def show(file: File, output: Format = Output.TABLE) -> None:
-    """Show what a bundle contains."""
+    """Show what a bundle contains.
+
+    Examples:
+      winlab bundle show lab.bundle
+    """
     from winlab import Supplies
 
     bundle = Supplies.open_bundle(file)
@@ -58,7 +67,11 @@ def show(file: File, output: Format = Output.TABLE) -> None:
 
 @app.command()
 def verify(file: File, output: Format = Output.TABLE) -> None:
-    """Read a whole bundle and verify its digests."""
+    """Read a whole bundle and verify its digests.
+
+    Examples:
+      winlab bundle verify lab.bundle
+    """
     from winlab import Supplies
 
     with current().shown(output) as tell:

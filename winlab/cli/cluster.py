@@ -10,9 +10,11 @@ import typer
 
 from winlab import settings
 from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
+from winlab.cli.complete import complete_nodes
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import LabWord, bare_nodes
 from winlab.cli.work import plan_of
 
 ANY_WORDS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -31,11 +33,17 @@ def register(app: typer.Typer) -> None:
 
 
 def kubeconfig(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     merge: Annotated[bool, typer.Option("--merge", help="Merge it into your own kubeconfig.")] = False,
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
-    """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
+    """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME.
+
+    Examples:
+      winlab kubeconfig > lab.kubeconfig
+      winlab kubeconfig ci --merge --use
+    """
     from winlab import Lab
     from winlab.errors import UsageError
 
@@ -51,7 +59,12 @@ def kubeconfig(
 
 
 def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Run the lab's own kubectl: winlab kubectl -- get nodes."""
+    """Run the lab's own kubectl. Everything after its first word is for kubectl.
+
+    Examples:
+      winlab kubectl get nodes -o wide
+      winlab kubectl --lab ci apply -f pod.yaml
+    """
     from winlab import Lab
 
     Lab(lab).become_kubectl(ctx.args)
@@ -68,7 +81,12 @@ def push(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Replace a program on a running node with your own build, or restore the original."""
+    """Replace a program on a running node with your own build, or restore the original.
+
+    Examples:
+      winlab push out/kubelet.exe node-1
+      winlab push kubelet.exe node-1 --restore
+    """
     from winlab import Lab
 
     with current().shown(output) as tell:
@@ -91,7 +109,12 @@ def load(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Load a container image onto every node of its operating system."""
+    """Load a container image into every node with a matching operating system.
+
+    Examples:
+      winlab load app.tar
+      winlab load localhost/app:dev --name app:dev
+    """
     from winlab import Lab
 
     with current().shown(output) as tell:
@@ -105,12 +128,26 @@ def load(
 
 
 def logs(
-    node: NodeName = "",
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="The node: NODE, or LAB/NODE; default: all.",
+            autocompletion=complete_nodes,
+            callback=bare_nodes,
+            metavar="[NODE]",
+            show_default=False,
+        ),
+    ] = "",
     lines: Annotated[int, typer.Option("--lines", "-n", help="How many lines of each log.")] = 60,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'."""
+    """Show the conditions, events and last log lines of a node, or of all nodes.
+
+    Examples:
+      winlab logs
+      winlab logs node-1 -n 200
+    """
     from winlab import Lab
 
     own = Lab(lab)
@@ -131,7 +168,12 @@ def lock(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 6 if something differs.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
+    """Write winlab.lock: every input of a lab by its hash, for 'create --locked'.
+
+    Examples:
+      winlab lock lab.yaml
+      winlab lock lab.yaml --check
+    """
     from winlab import Lab
 
     own = Lab()

@@ -15,6 +15,7 @@ from winlab.cli.app import App, Group
 from winlab.cli.common import Anyone, NodeName, Output, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import LabWord, bare_nodes
 
 if TYPE_CHECKING:
     from winlab import Lab
@@ -24,11 +25,21 @@ app = App(help="Inject faults into a lab: lost packets, full disks, wrong clocks
 
 Other = Annotated[
     str | None,
-    typer.Argument(help="The other node; without it, all others of the lab.", autocompletion=complete_nodes),
+    typer.Argument(
+        help="The other node; without it, all others of the lab.",
+        autocompletion=complete_nodes,
+        callback=bare_nodes,
+        metavar="[OTHER]",
+    ),
 ]
 Which = Annotated[
     str,
-    typer.Argument(help="A fault, or a node; without it, all.", autocompletion=complete_faults, metavar="[FAULT|NODE]"),
+    typer.Argument(
+        help="A fault, or a node; without it, all.",
+        autocompletion=complete_faults,
+        callback=bare_nodes,
+        metavar="[FAULT|NODE]",
+    ),
 ]
 
 
@@ -132,8 +143,13 @@ def _add() -> None:
 
 
 @app.command("list")
-def list_faults(lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
-    """Show a lab's faults."""
+def list_faults(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
+    """List the faults of a lab.
+
+    Examples:
+      winlab fault list
+      winlab fault list ci -o json
+    """
     from winlab import Lab
 
     faults = Lab(lab).faults()
@@ -155,7 +171,12 @@ def clear(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Undo faults: one, those of a node, or all."""
+    """Undo faults: one, those of a node, or all.
+
+    Examples:
+      winlab fault clear
+      winlab fault clear node-1
+    """
     from winlab import Lab
 
     with current().shown(output) as tell:

@@ -33,10 +33,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(wanted: SpecFlags = SpecFlags(spec=""), output: Format = Output.TABLE) -> None:  # noqa: B008 - frozen
-    """Check that this host has what labs need. Exit code 4 if something is missing.
+    """Check that this host has what labs need. Exit code 4: something is missing.
 
-    With --spec (and create's other options), memory, disk and cores are checked against that spec. If other hosts
-    have joined its site, they are compared with it.
+    With a spec, memory, disk and cores are checked against it. Hosts that have joined its site are compared with it.
+
+    Examples:
+      winlab doctor
+      winlab doctor 3-2-1
     """
     from winlab.operations import host
 
@@ -97,7 +100,13 @@ def setup(
     ] = "",
     output: Format = Output.TABLE,
 ) -> None:
-    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
+    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat.
+
+    Examples:
+      sudo winlab host setup
+      sudo winlab host setup --install
+      sudo winlab host setup --join ann@host-1
+    """
     from winlab.operations import host
 
     with current().shown(output) as tell:
@@ -132,7 +141,11 @@ def teardown(
     force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Undo everything that 'winlab host setup' did. Needs root."""
+    """Undo everything that 'winlab host setup' did. Needs root.
+
+    Examples:
+      sudo winlab host teardown
+    """
     from winlab.operations import host
 
     with current().shown(output) as tell:
@@ -153,7 +166,8 @@ def recover(
 ) -> None:
     """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
 
-    Example: sudo winlab hypervisor recover
+    Examples:
+      sudo winlab hypervisor recover
     """
     from winlab.operations import host
 

@@ -31,7 +31,8 @@ def add(
 ) -> None:
     """Add a host that has joined this site with 'winlab host setup --join', or read its facts again.
 
-    Example: winlab hypervisor add hypervisor-2 qemu+ssh://ann@host2/system
+    Examples:
+      winlab hypervisor add hypervisor-2 qemu+ssh://ann@host2/system
     """
     from winlab.hosts import Hosts
 
@@ -45,9 +46,10 @@ def add(
 
 @app.command("list")
 def list_hypervisors(output: Format = Output.TABLE) -> None:
-    """Show all hypervisors of this site. Exit code 20 if some do not answer.
+    """List all hypervisors of this site. Exit code 20: some do not answer.
 
-    Example: winlab hypervisor list
+    Examples:
+      winlab hypervisor list
     """
     from winlab.hosts import Hosts
 
@@ -69,9 +71,10 @@ def list_hypervisors(output: Format = Output.TABLE) -> None:
 
 @app.command()
 def show(name: Name, output: Format = Output.TABLE) -> None:
-    """Show everything that is known of a hypervisor. Exit code 20 if it does not answer.
+    """Show everything that is known of a hypervisor. Exit code 20: it does not answer.
 
-    Example: winlab hypervisor show hypervisor-2
+    Examples:
+      winlab hypervisor show hypervisor-2
     """
     from winlab.hosts import Hosts
 
@@ -96,7 +99,9 @@ def drain(
 ) -> None:
     """Move all nodes of your labs away from a hypervisor. It gets no new ones until --undo or 'add'.
 
-    Example: winlab hypervisor drain hypervisor-2
+    Examples:
+      winlab hypervisor drain hypervisor-2
+      winlab hypervisor drain hypervisor-2 --undo
     """
     from winlab.hosts import Hosts
 
@@ -120,7 +125,8 @@ def remove(
 ) -> None:
     """Remove a hypervisor that no lab or snapshot is on from this site. The host itself is not changed.
 
-    Example: winlab hypervisor remove hypervisor-2
+    Examples:
+      winlab hypervisor remove hypervisor-2
     """
     from winlab.hosts import Hosts
 
@@ -135,7 +141,8 @@ def remove(
 def forget(name: Name, output: Format = Output.TABLE) -> None:
     """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
 
-    Example: sudo winlab hypervisor forget hypervisor-2
+    Examples:
+      sudo winlab hypervisor forget hypervisor-2
     """
     from winlab.hosts import Hosts
 

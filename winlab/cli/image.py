@@ -24,7 +24,11 @@ app = App(help="The images that nodes are made from.", no_args_is_help=True)
 
 @app.command("list")
 def list_images(output: Format = Output.TABLE) -> None:
-    """Show all image recipes, and the images in the cache."""
+    """List all image recipes, and the images in the cache.
+
+    Examples:
+      winlab image list
+    """
     from winlab import Supplies
 
     supplies = Supplies()
@@ -71,7 +75,11 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 
 @app.command()
 def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Show everything that winlab knows about a cached image."""
+    """Show everything that winlab knows about a cached image.
+
+    Examples:
+      winlab image show windows-2022
+    """
     from winlab import Supplies
 
     item = Supplies().image(which)
@@ -90,7 +98,12 @@ def verify(
     which: Annotated[str | None, typer.Argument(metavar="[IMAGE]", help=WHICH.help, show_default=False)] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Read a cached image, or all of them, and compare them with their SHA-256."""
+    """Read one cached image, or all, and compare them with their SHA-256.
+
+    Examples:
+      winlab image verify
+      winlab image verify debian-13
+    """
     from winlab import Supplies
 
     with current().shown(output) as tell:
@@ -101,9 +114,10 @@ def verify(
 
 @app.command()
 def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
-    """Remove an image from the cache; a golden image also from the pool. Labs keep their other volumes.
+    """Delete an image from the cache and, if it is golden, from the pool. Images that labs use are kept.
 
-    A golden image that a lab is based on is not removed.
+    Examples:
+      winlab image rm windows-2022
     """
     from winlab import Supplies
 
@@ -122,7 +136,11 @@ def export(
     to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
     output: Format = Output.TABLE,
 ) -> None:
-    """Write an image to a file, for another host."""
+    """Write an image to a file, for another host.
+
+    Examples:
+      winlab image export windows-2022 --to windows-2022.image
+    """
     from winlab import Supplies
 
     with current().shown(output) as tell:
@@ -136,7 +154,11 @@ def bring(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file that 'image export' wrote.", show_default=False)],
     output: Format = Output.TABLE,
 ) -> None:
-    """Import an exported image into the cache."""
+    """Import an exported image into the cache.
+
+    Examples:
+      winlab image import windows-2022.image
+    """
     from winlab import Supplies
 
     with current().shown(output) as tell:
@@ -165,6 +187,10 @@ def build(
     """Build or download what an image's nodes are made from; quick if it already exists.
 
     For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
+
+    Examples:
+      winlab image build debian-13
+      winlab image build windows-2022 --iso server.iso
     """
     from winlab import Supplies
 
@@ -201,7 +227,11 @@ def add(
     sha256: Annotated[str | None, typer.Option("--sha256", help="The expected SHA-256.", metavar="DIGEST")] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
+    """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on.
+
+    Examples:
+      winlab image add windows-2022 --iso server.iso
+    """
     from winlab import Supplies
 
     with current().shown(output) as tell:
@@ -221,7 +251,11 @@ def pull(
 ) -> None:
     """Download Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
 
-    An interrupted download is resumed.
+    Interrupted downloads are resumed.
+
+    Examples:
+      winlab image pull windows-2022
+      winlab image pull virtio-win
     """
     from winlab import Supplies
 
@@ -242,7 +276,12 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses."""
+    """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses.
+
+    Examples:
+      winlab image prune --dry-run
+      winlab image prune --yes
+    """
     from winlab import Supplies
 
     supplies = Supplies()

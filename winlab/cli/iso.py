@@ -29,7 +29,12 @@ def inspect(
     tree: Annotated[bool, typer.Option("--tree", help="List all files.")] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
+    """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed.
+
+    Examples:
+      winlab iso inspect server.iso
+      winlab iso inspect server.iso --sha256
+    """
     from winlab import Supplies
 
     with current().shown(Output.TABLE) as tell:  # on the standard error, whatever the report's format
@@ -54,6 +59,9 @@ def build(
     """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
 
     Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
+
+    Examples:
+      winlab iso build --to unattended.iso --iso server.iso
     """
     from winlab import Supplies
 

@@ -17,7 +17,12 @@ from winlab.cli.session import Format, LabName, current
 from winlab.design.catalog import distributions
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-HELP = f"Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made."
+HELP = f"""Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made.
+
+Examples:
+  winlab join --kubeconfig admin.conf --lab mine
+  winlab join --kubeconfig admin.conf --workers 2 --os windows-2022
+"""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.session import Format, LabName, current
 from winlab.cli.snapshot import FreshCredentials, show_copied
+from winlab.cli.words import LabWord
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 
@@ -61,7 +62,13 @@ def create(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Create a lab, or resume an interrupted one."""
+    """Create a lab, or resume an interrupted one.
+
+    Examples:
+      winlab create 1-1-1 --rehearse   # without Windows media
+      winlab create lab.yaml --lab ci
+      winlab create 1-2-1 --set workers.memory=4GiB
+    """
     from winlab import Lab
     from winlab.cli.progress import clock
 
@@ -118,7 +125,13 @@ def plan(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show everything that would exist, without touching anything."""
+    """Check a spec, and show everything that create would make. Nothing is touched.
+
+    Examples:
+      winlab plan 1-2-1 --os windows-2025
+      winlab plan lab.yaml --render out   # also write every file of it
+      winlab plan 1-1-1 -o json
+    """
     from winlab import Lab
 
     own = Lab(lab)
@@ -140,13 +153,20 @@ def plan(
 
 
 def status(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is doing, until Ctrl-C.")
     ] = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
+    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do.
+
+    Examples:
+      winlab status
+      winlab status ci --watch
+      winlab status ci -o json
+    """
     from winlab import Lab
 
     if watch:
@@ -212,7 +232,12 @@ def _lab_flag(lab: str) -> str:
 
 
 def list_labs(output: Format = Output.TABLE) -> None:
-    """Show all labs of this host, and of the other hypervisors of its site. Exit code 20: some did not answer."""
+    """List all labs of this host and its site. Exit code 20: a hypervisor does not answer.
+
+    Examples:
+      winlab list
+      winlab list -o json
+    """
     from winlab import Lab
 
     found = Lab.overview()
@@ -259,6 +284,7 @@ def _show_left(left: Sequence[Left]) -> None:
 
 
 def destroy(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
@@ -266,6 +292,10 @@ def destroy(
     """Remove a lab and every trace of it. Images are kept for the next one.
 
     Exit code 20: a hypervisor does not answer; what the lab has there is removed when it does.
+
+    Examples:
+      winlab destroy ci
+      winlab destroy ci --yes
     """
     from winlab import Lab
 

@@ -33,7 +33,12 @@ def register(app: typer.Typer) -> None:
 
 
 def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Open an ssh session on a node. Its host key is already known."""
+    """Open an ssh session on a node, or run a command in one. Its host key is already known.
+
+    Examples:
+      winlab ssh node-1
+      winlab ssh ci/controller-1 -- uname -a
+    """
     from winlab import Lab, run
 
     run.replace(Lab(lab).node(node).ssh())
@@ -79,7 +84,13 @@ def execute(
         Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
     ] = None,
 ) -> None:
-    """Run a command on a node, and pass on its output and exit code."""
+    """Run a command on a node, and pass on its output and exit code.
+
+    Examples:
+      winlab exec node-1 hostname
+      winlab exec controller-1 -- 'ls /etc | wc -l'   # one word: a line of the shell
+      winlab exec -i controller-1 sh < script.sh
+    """
     from winlab import Lab
 
     given = _input() if stdin else b""
@@ -125,7 +136,12 @@ def vnc(
     lab: LabName = settings.DEFAULT_LAB,
     viewer: Annotated[bool, typer.Option(help="Open a viewer, if there is one and a display.")] = True,
 ) -> None:
-    """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C."""
+    """Print where to reach a node's screen, and open a viewer. From another host it comes by ssh, until Ctrl-C.
+
+    Examples:
+      winlab vnc node-1
+      winlab vnc node-1 --no-viewer
+    """
     from winlab import Lab
 
     there = Lab(lab).node(node)
@@ -145,7 +161,12 @@ def serial(
     lab: LabName = settings.DEFAULT_LAB,
     log: Annotated[bool, typer.Option("--log", help="Print what the port has written so far, and exit.")] = False,
 ) -> None:
-    """Connect the terminal to a node's serial port. Ctrl-] leaves."""
+    """Connect the terminal to a node's serial port. Press Ctrl-] to leave.
+
+    Examples:
+      winlab serial controller-1
+      winlab serial node-1 --log > node-1.log
+    """
     from winlab import Lab
 
     there = Lab(lab).node(node)
@@ -165,7 +186,12 @@ def screenshot(
     file: Annotated[Path, typer.Argument(help="The PNG file to write, or '-'.")],
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Write a node's screen to a PNG file."""
+    """Write a node's screen to a PNG file.
+
+    Examples:
+      winlab screenshot node-1 node-1.png
+      winlab screenshot node-1 - > node-1.png
+    """
     from winlab import Lab
     from winlab.errors import UsageError
 
@@ -185,7 +211,9 @@ def move(
 ) -> None:
     """Move a node to another hypervisor with its disks, while it runs if possible. Run again, it finishes.
 
-    Example: winlab move node-1 hypervisor-2
+    Examples:
+      winlab move node-1 hypervisor-2
+      winlab move node-1 hypervisor-2 --cold
     """
     from winlab import Lab
 

@@ -15,6 +15,7 @@ from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, Until
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import note_spec
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -23,12 +24,20 @@ if TYPE_CHECKING:
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 app = App(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
-SpecName = Annotated[
+SpecName = Annotated[  # no variable: it must not change a lab
+    str | None,
+    typer.Option(
+        "--spec", "-s", allow_from_autoenv=False, help="The spec.", autocompletion=complete_specs, metavar="SPEC"
+    ),
+]
+AnotherSpec = Annotated[
     str | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="As for create: 1-2-1, a name in specs/, or a YAML file; default: the spec that the lab was made from.",
+        help="As for create, also as --spec SPEC; default: the spec that the lab was made from.",
         autocompletion=complete_specs,
+        callback=note_spec,
+        show_default=False,
     ),
 ]
 PoolName = Annotated[
@@ -54,12 +63,18 @@ def register(main: typer.Typer) -> None:
 
 
 def diff(
+    _word: AnotherSpec = None,
     spec: SpecName = None,
     changes: ChangeFlags = CHANGES,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing."""
+    """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing.
+
+    Examples:
+      winlab diff --set workers.count=3
+      winlab diff lab.yaml --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab)
@@ -78,6 +93,7 @@ def diff(
 
 
 def apply(
+    _word: AnotherSpec = None,
     spec: SpecName = None,
     changes: ChangeFlags = CHANGES,
     lab: LabName = settings.DEFAULT_LAB,
@@ -89,7 +105,13 @@ def apply(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
+    """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen.
+
+    Examples:
+      winlab apply --set workers.count=3
+      winlab apply --set workers.memory=4GiB --restart
+      winlab apply lab.yaml --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
@@ -108,7 +130,12 @@ def add(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Add nodes to a pool of an existing lab."""
+    """Add nodes to a pool of an existing lab.
+
+    Examples:
+      winlab node add
+      winlab node add linux --count 2
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
@@ -125,7 +152,12 @@ def remove(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Drain the last node of a pool, delete it from the cluster, and remove it."""
+    """Drain the last node of a pool, delete it from the cluster, and remove it.
+
+    Examples:
+      winlab node remove node-2
+      winlab node remove ci/node-2 --force
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
@@ -152,7 +184,12 @@ def rebuild(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Drain a worker, remove it, and make it again with the same name and addresses."""
+    """Drain a worker, remove it, and make it again with the same name and addresses.
+
+    Examples:
+      winlab node rebuild node-1
+      winlab node rebuild node-1 --on hypervisor-2
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)

@@ -11,6 +11,7 @@ from winlab import settings
 from winlab.cli.common import Anyone, Output, print_table, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import bare_nodes
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def repair(
         typer.Argument(
             help="Only this node, and what belongs to the whole lab.",
             autocompletion=complete_nodes,
+            callback=bare_nodes,
+            metavar="[NODE]",
             show_default=False,
         ),
     ] = "",
@@ -39,7 +42,12 @@ def repair(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Report what differs from a lab's plan, and repair it. Exit code 22: something differs and was not repaired."""
+    """Compare a lab with its plan, and repair what differs. Exit code 22: something differs and was not repaired.
+
+    Examples:
+      winlab repair --check
+      winlab repair node-1
+    """
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error

@@ -74,7 +74,12 @@ def save(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Save a lab: its machines pause for some seconds, and continue."""
+    """Save a lab: its machines pause for some seconds, and continue.
+
+    Examples:
+      winlab snapshot save
+      winlab snapshot save clean --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone).snapshots
@@ -98,7 +103,12 @@ def list_snapshots(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show all snapshots, and what each costs."""
+    """List snapshots, and what each costs.
+
+    Examples:
+      winlab snapshot list
+      winlab snapshot list ci
+    """
     from winlab import Lab, Site, all_snapshots
 
     site = Site()
@@ -133,7 +143,11 @@ def list_snapshots(
 
 @app.command()
 def show(name: Name, lab: LabName = settings.DEFAULT_LAB, output: Format = Output.TABLE) -> None:
-    """Show a snapshot: its machines, what it was made with, what it costs."""
+    """Show a snapshot: its machines, what it was made with, what it costs.
+
+    Examples:
+      winlab snapshot show ci@clean
+    """
     from winlab import Lab
 
     row = Lab(lab).snapshots.show(name)
@@ -168,7 +182,12 @@ def delete(
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Delete snapshots. Labs that were made from them are not affected."""
+    """Delete snapshots. Labs that were made from them are not affected.
+
+    Examples:
+      winlab snapshot delete snapshot-1
+      winlab snapshot delete ci@clean --yes
+    """
     from winlab import Lab
 
     own, gone = Lab(lab).snapshots, list[str]()
@@ -188,7 +207,11 @@ def export(
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
 ) -> None:
-    """Write a snapshot to one file, for another account or host."""
+    """Write a snapshot to one file, for another account or host.
+
+    Examples:
+      winlab snapshot export ci@clean clean.snapshot
+    """
     from winlab import Lab
 
     with current().shown(output) as tell:
@@ -221,7 +244,12 @@ def bring(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Take a snapshot from a file. Only import files from people whose programs you would run."""
+    """Take a snapshot from a file. Only import files from people whose programs you would run.
+
+    Examples:
+      winlab snapshot import clean.snapshot
+      winlab snapshot import clean.snapshot --as ci@clean
+    """
     from winlab import Lab, import_snapshot
 
     with current().shown(output) as tell:
@@ -240,7 +268,12 @@ def reset(
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Put a lab back to a snapshot: its machines continue from there. What it did since is lost."""
+    """Put a lab back to a snapshot. Its machines continue from there; what happened since is lost.
+
+    Examples:
+      winlab reset   # to its newest snapshot
+      winlab reset clean --lab ci
+    """
     from winlab import Lab
 
     with current().shown(output) as tell:
@@ -266,7 +299,12 @@ def clone(
     fresh_credentials: FreshCredentials = False,
     output: Format = Output.TABLE,
 ) -> None:
-    """Make running copies of a lab beside it."""
+    """Make running copies of a lab beside it.
+
+    Examples:
+      winlab clone lab copy
+      winlab clone ci@clean test --count 3
+    """
     from winlab import Lab
 
     lab, at, name = origin.partition("@")

@@ -43,7 +43,12 @@ def explain(
     ] = "",
     output: Format = Output.TABLE,
 ) -> None:
-    """Explain a field of the spec: its meaning, its valid values, and every way to set it."""
+    """Explain a field of the spec: its meaning, its valid values, and every way to set it.
+
+    Examples:
+      winlab spec explain workers.cpus
+      winlab spec explain network
+    """
     from winlab.design.spec import Spec, options
 
     rows = options.find(Spec, path)
@@ -57,7 +62,11 @@ def explain(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of specs, which editors use for checks and completion."""
+    """Print the JSON Schema of specs, which editors use for checks and completion.
+
+    Examples:
+      winlab spec schema > winlab.schema.json
+    """
     from winlab.design.spec.schema import text
 
     sys.stdout.write(text())
@@ -65,7 +74,11 @@ def schema() -> None:
 
 @app.command("list")
 def list_specs(output: Format = Output.TABLE) -> None:
-    """Show the specs in specs/, which can be used by name."""
+    """Show the specs in specs/, which can be used by name.
+
+    Examples:
+      winlab spec list
+    """
     from winlab.design import spec
     from winlab.design.spec.load import path_of, summary
 

@@ -11,7 +11,8 @@ from winlab import files, settings
 from winlab.cli.app import App, Group
 from winlab.cli.common import Output, say
 from winlab.cli.complete import complete_labs
-from winlab.cli.session import Format, LabName, checked_lab, current
+from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import merge, note_lab
 
 if TYPE_CHECKING:
     from winlab import Explained
@@ -27,6 +28,8 @@ class _Support(Group):
         ctx.meta[EXPLAIN] = args[:1] == [EXPLAIN]
         ctx.allow_interspersed_args = not ctx.meta[EXPLAIN]
         rest: list[str] = super().parse_args(ctx, args)
+        if not ctx.meta[EXPLAIN] and not ctx.resilient_parsing:
+            merge(ctx)
         return rest
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -46,10 +49,14 @@ def _complete() -> list[str]:
 @app.callback()
 def support(
     ctx: typer.Context,
-    name: Annotated[
+    _word: Annotated[
         str | None,
         typer.Argument(
-            help="The lab's name; use --lab for a lab called 'explain'.", metavar="LAB", autocompletion=_complete
+            help="The lab; use --lab for a lab called 'explain'. Default: lab.",
+            metavar="[LAB]",
+            autocompletion=_complete,
+            callback=note_lab,
+            show_default=False,
         ),
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,
@@ -59,18 +66,21 @@ def support(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Collect everything that helps to diagnose a lab into one archive, without its secrets."""
+    """Collect everything that helps to diagnose a lab into one archive, with secrets removed.
+
+    Examples:
+      winlab support
+      winlab support ci --to ci.tar.gz
+    """
     if ctx.invoked_subcommand is not None:
         return
     from winlab import Lab
     from winlab.errors import UsageError
     from winlab.events import Event, Note
 
-    if name is not None and lab not in (name, settings.DEFAULT_LAB):
-        raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
     if to is not None and files.is_stream(to) and output is Output.JSON:
         raise UsageError("The archive and its description can't be the same output.", cure="Name a file with --to.")
-    own, missing = Lab(checked_lab(name) if name is not None else lab), list[str]()
+    own, missing = Lab(lab), list[str]()
     with current().shown(Output.TABLE) as tell:  # on the standard error
 
         def listen(event: Event) -> None:
@@ -97,7 +107,12 @@ def explain(
     ],
     output: Format = Output.TABLE,
 ) -> None:
-    """Find known causes in a log or an archive, and name their cures."""
+    """Find known causes in a log or an archive, and name their cures.
+
+    Examples:
+      winlab support explain ci.tar.gz
+      winlab support explain serial.log
+    """
     from winlab import Lab
 
     explained = Lab.explain(path)

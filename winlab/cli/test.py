@@ -11,6 +11,7 @@ from winlab import files, settings
 from winlab.cli.app import App
 from winlab.cli.common import Output, print_table, say
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import LabWord
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ Only = Annotated[str | None, typer.Option("--only", help="Run only these checks:
 
 @app.command()
 def smoke(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
@@ -59,7 +61,13 @@ def smoke(
         bool, typer.Option("--keep", help="Leave the pods in the namespace winlab-smoke for inspection.")
     ] = False,
 ) -> None:
-    """Run pods on the lab's nodes that talk to each other, to services and to the outside."""
+    """Run pods on the lab's nodes that talk to each other, to services and to the outside.
+
+    Examples:
+      winlab test smoke
+      winlab test smoke ci --junit smoke.xml
+      winlab test smoke --only 1,L1,N7
+    """
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error
@@ -69,6 +77,7 @@ def smoke(
 
 @app.command()
 def readiness(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     output: Format = Output.TABLE,
     junit: Junit = None,
@@ -80,7 +89,12 @@ def readiness(
         ),
     ] = None,
 ) -> None:
-    """Wait until every part of the lab's cluster is ready, and report why one is not."""
+    """Wait until every part of the lab's cluster is ready, and report why one is not.
+
+    Examples:
+      winlab test readiness
+      winlab test readiness ci --timeout 600
+    """
     from winlab import Lab
 
     with current().shown(Output.TABLE) as tell:  # on the standard error

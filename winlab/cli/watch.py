@@ -14,6 +14,7 @@ import typer
 from winlab import files, settings
 from winlab.cli.common import Output, drop_output, print_table, say
 from winlab.cli.session import Format, LabName, current
+from winlab.cli.words import LabWord
 from winlab.digits import is_number
 from winlab.errors import UsageError
 
@@ -35,12 +36,18 @@ def register(app: typer.Typer) -> None:
 
 
 def events(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
     output: Format = Output.TABLE,
 ) -> None:
-    """Show what commands did to a lab, from its journal. With --output json, one event per line."""
+    """Show a lab's event log. With --output json, one event per line.
+
+    Examples:
+      winlab events -f
+      winlab events ci --run last
+    """
     from winlab import Lab, events
 
     with _until_interrupted(follow):
@@ -54,6 +61,7 @@ def events(
 
 
 def timeline(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     run: Run = "last",
     html: Annotated[
@@ -65,7 +73,12 @@ def timeline(
     ] = None,
     output: Format = Output.TABLE,
 ) -> None:
-    """Show when the steps of a run began and ended, and its critical path."""
+    """Show when the steps of a run began and ended, and its critical path.
+
+    Examples:
+      winlab timeline
+      winlab timeline ci --html timeline.html
+    """
     from winlab import Lab
 
     made = Lab(lab).timeline(_which(run))

@@ -70,11 +70,15 @@ def bare_nodes(ctx: typer.Context, value: T) -> T:
 def _bare(ctx: typer.Context, name: str) -> str:
     lab, slash, node = name.rpartition("/")
     if slash:
-        _note_lab(ctx, lab)
+        note_lab(ctx, lab)
     return node
 
 
-def _note_lab(ctx: typer.Context, lab: str | None) -> str | None:
+def note_lab(ctx: typer.Context, lab: str | None) -> str | None:
+    """Note the lab that an argument names. For its callback.
+
+    :raises UsageError: no lab can have the name, or another place names another one.
+    """
     from winlab.design.plan.make import check_lab_name
 
     if lab is not None:
@@ -82,7 +86,11 @@ def _note_lab(ctx: typer.Context, lab: str | None) -> str | None:
     return lab
 
 
-def _note_spec(ctx: typer.Context, spec: str | None) -> str | None:
+def note_spec(ctx: typer.Context, spec: str | None) -> str | None:
+    """Note the spec that an argument names. For its callback.
+
+    :raises UsageError: another place names another one.
+    """
     if spec is not None:
         note(ctx, "spec", spec)
     return spec
@@ -94,7 +102,7 @@ LabWord = Annotated[
         metavar="[LAB]",
         help="The lab, also as --lab NAME; default: lab.",
         autocompletion=complete_labs,
-        callback=_note_lab,
+        callback=note_lab,
         show_default=False,
     ),
 ]
@@ -105,7 +113,7 @@ SpecWord = Annotated[
         help="CONTROLLERS-WORKERS-HYPERVISORS such as 1-2-1, a name from 'winlab spec list', or a YAML file; also as "
         "--spec SPEC.",
         autocompletion=complete_specs,
-        callback=_note_spec,
+        callback=note_spec,
         show_default=False,
     ),
 ]

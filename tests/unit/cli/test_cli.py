@@ -274,7 +274,7 @@ def test_debug_adds_the_traceback_and_changes_nothing_else(
 
 def commands_with_a_lab(group: Any, *words: str) -> Iterator[tuple[str, ...]]:
     """Each command with an option --lab, and a word for each argument that it needs."""
-    if any("--lab" in parameter.opts for parameter in group.params):
+    if words and any("--lab" in parameter.opts for parameter in group.params):
         needed = [one for one in group.params if one.param_type_name == "argument" and one.required]
         options = [part for one in group.params if one.required for part in (one.opts[0], "x") if "-" in one.opts[0]]
         yield (*words, "--lab", *options, *(["on"] if words == ("autostart",) else ["node-1"] * len(needed)))
