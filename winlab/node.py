@@ -84,13 +84,14 @@ class Node:
         return operations.move.move(self.lab, self.name, host, self.site, listener, cold=cold)
 
     @at_site
-    def ssh(self) -> list[str | Path]:
+    def ssh(self, command: Sequence[str] = ()) -> list[str | Path]:
         """The command line that opens an ssh session on the node. Its host key is already known.
 
+        :param command: what to run in place of a session; ssh joins its words by blanks.
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         :raises GuestError: the node does not run.
         """
-        return operations.reach.ssh(self.lab, self.name, self.site)
+        return [*operations.reach.ssh(self.lab, self.name, self.site), *(["--", *command] if command else [])]
 
     @at_site
     def screen(self) -> Screen:

@@ -13,6 +13,7 @@ from winlab.cli.common import Anyone, NodeName, Output, report_silent, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
+from winlab.cli.node import Verbatim
 from winlab.cli.session import Format, LabName, current
 from winlab.cli.words import LabWord, bare_nodes
 from winlab.cli.work import plan_of
@@ -24,12 +25,18 @@ SPEC, SOURCES = SpecFlags(), SourceFlags()
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(kubeconfig)
-    app.command(context_settings=ANY_WORDS)(kubectl)
+    app.command(cls=_Kubectl, context_settings=ANY_WORDS)(kubectl)
     app.command()(push)
     app.command()(load)
     app.command()(logs)
     app.command()(spread(lock))
     app.command(help=HELP)(spread(join))
+
+
+class _Kubectl(Verbatim):
+    """A command all of whose words are kubectl's."""
+
+    own = 0
 
 
 def kubeconfig(

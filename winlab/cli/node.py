@@ -24,15 +24,24 @@ MOST_INPUT = 64 << 20  # bytes of the standard input for a command: it is in mem
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
-    app.command()(ssh)
-    app.command("exec", cls=_Exec)(execute)
+    app.command(cls=Verbatim)(ssh)
+    app.command("exec", cls=Verbatim)(execute)
     app.command()(vnc)
     app.command()(serial)
     app.command()(screenshot)
     app.command()(move)
 
 
-def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
+def ssh(
+    node: NodeName,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A command to run there, in place of a session.", metavar="[-- COMMAND]", show_default=False
+        ),
+    ] = None,
+    lab: LabName = settings.DEFAULT_LAB,
+) -> None:
     """Open an ssh session on a node, or run a command in one. Its host key is already known.
 
     Examples:
@@ -41,47 +50,54 @@ def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
     """
     from winlab import Lab, run
 
-    run.replace(Lab(lab).node(node).ssh())
+    run.replace(Lab(lab).node(node).ssh(command or ()))
 
 
-class _Exec(Command):
-    """A command after whose second word everything belongs to the command for the node, as with ssh."""
+class Verbatim(Command):
+    """A command that passes words on: after its own ones everything belongs to another program, as with ssh."""
+
+    own = 1  # how many words are its own; options may stand between them
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the flags and the node's name; leave the rest to the node."""
         options = [one for one in self.get_params(ctx) if one.param_type_name == "option"]
         valued = {name for one in options if not getattr(one, "is_flag", False) for name in one.opts}
-        rest: list[str] = super().parse_args(ctx, separated(args, valued))
+        rest: list[str] = super().parse_args(ctx, separated(args, valued, self.own))
         return rest
 
 
-def separated(words: list[str], valued: Collection[str]) -> list[str]:
-    """The words of ``exec`` with ``--`` before the command for the node, unless it is there.
+def separated(words: list[str], valued: Collection[str], own: int = 1) -> list[str]:
+    """The words of such a command with ``--`` before those that it passes on, unless it is there.
 
     :param valued: the options that take a value.
+    :param own: how many words are its own.
     """
     at, names = 0, 0
     while at < len(words) and words[at] != "--":
         if words[at].startswith("-"):
             at += 2 if words[at] in valued else 1
             continue
-        if names:
+        if names == own:
             return [*words[:at], "--", *words[at:]]
-        names, at = 1, at + 1
+        names, at = names + 1, at + 1
     return words
 
 
 def execute(
     node: NodeName,
     command: Annotated[
-        list[str], typer.Argument(help="The command, also after --. A single word is run as a shell line.")
+        list[str],
+        typer.Argument(
+            help="Everything after NODE. A single word is run as a line of the node's shell.", metavar="COMMAND..."
+        ),
     ],
     stdin: Annotated[
         bool, typer.Option("--stdin", "-i", help="Pass on the standard input, which is read to its end first.")
     ] = False,
     lab: LabName = settings.DEFAULT_LAB,
     via: Annotated[
-        Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
+        Literal["ssh", "winrm"] | None,
+        typer.Option("--via", help="Default: WinRM on Windows, ssh on Linux.", metavar="ssh|winrm"),
     ] = None,
 ) -> None:
     """Run a command on a node, and pass on its output and exit code.
