@@ -18,10 +18,10 @@ def _with_shared(command: Any, ctx: Any, own: list[Any]) -> list[Any]:
     return own if main is command else [*own, *(one for one in main.params if one.name in SHARED)]
 
 
-def _write(command: Any, ctx: Any, formatter: Any) -> None:
-    from winlab.cli import pages
+def _pages() -> Any:
+    from winlab.cli import pages  # most commands show no help
 
-    formatter.write(pages.page(command, ctx))
+    return pages
 
 
 class Command(TyperCommand):
@@ -31,9 +31,13 @@ class Command(TyperCommand):
         """Its own parameters and the shared ones."""
         return _with_shared(self, ctx, list(super().get_params(ctx)))
 
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write the line that errors of usage begin with."""
+        formatter.write(f"{_pages().usage(self, ctx)}\n")
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write its help page."""
-        _write(self, ctx, formatter)
+        formatter.write(_pages().page(self, ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words; the command's options get what other places say of them."""
@@ -50,9 +54,13 @@ class Group(TyperGroup):
         """Its own parameters and the shared ones."""
         return _with_shared(self, ctx, list(super().get_params(ctx)))
 
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write the line that errors of usage begin with."""
+        formatter.write(f"{_pages().usage(self, ctx)}\n")
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write its help page."""
-        _write(self, ctx, formatter)
+        formatter.write(_pages().page(self, ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first word names.

@@ -36,8 +36,12 @@ T = TypeVar("T")
 
 OWN_HELP = "Your own program in place of the source's. Its format shows which system it is for. Can be repeated."
 OWN: dict[str, Any] = {"help": OWN_HELP, "metavar": "FILE", "rich_help_panel": SUPPLIES}
-Own = Annotated[list[Path] | None, typer.Option(**OWN)]
-OwnInstaller = Annotated[list[Path] | None, typer.Option(f"--{distributions.DEFAULT}", **OWN)]
+
+
+def _own(program: str) -> Any:
+    return typer.Option(f"--{program}", envvar=f"WINLAB_{program.replace('-', '_').upper()}", **OWN)
+
+
 Changes = Annotated[
     list[str] | None,
     typer.Option(
@@ -250,9 +254,9 @@ class BundleFlags(FromFlags):
 class SourceFlags(BundleFlags):
     """Where images and Kubernetes come from, and the user's own programs."""
 
-    kubelet: Own = None
-    installer: OwnInstaller = None  # the distribution's program
-    kube_proxy: Own = None
+    kubelet: Annotated[list[Path] | None, _own("kubelet")] = None
+    installer: Annotated[list[Path] | None, _own(distributions.DEFAULT)] = None  # the distribution's program
+    kube_proxy: Annotated[list[Path] | None, _own("kube-proxy")] = None
 
     @property
     def origin(self) -> Origin:

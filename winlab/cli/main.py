@@ -17,12 +17,15 @@ from winlab import files
 from winlab.cli import (
     bundle,
     cluster,
+    config,
+    defaults,
     fault,
     host,
     hypervisor,
     image,
     iso,
     lab,
+    manual,
     node,
     power,
     reconcile,
@@ -73,6 +76,7 @@ repair.register(app)
 reconcile.register(app)
 snapshot.register(app)
 host.register(app)
+manual.register(app)
 app.add_typer(support.app, name="support")
 app.add_typer(fault.app, name="fault")
 app.add_typer(hypervisor.app, name="hypervisor")
@@ -80,9 +84,9 @@ app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
+app.add_typer(config.app, name="config")
 app.add_typer(test.app, name="test")
 
-PROGRAM = "winlab"
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 WHAT, TEXT = 8, 12  # the columns of an error's sentence and of its details: a guest may have written lines of them
 CURSOR = "\x1b[?25h"  # shows it again: the view of a run hides it
@@ -196,7 +200,9 @@ def _run(session: Session) -> int:
     failed: Exception | KeyboardInterrupt | None = None
     code, archive = int(ExitCode.OK), None
     try:
-        app(prog_name=PROGRAM)
+        manual.prepare_completion()
+        with defaults.applied() as session.from_file:
+            app(prog_name=manual.PROGRAM)
         sys.stdout.flush()
     except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)

@@ -27,7 +27,7 @@ def page(command: Any, ctx: Any) -> str:
     if ctx.parent is None:
         return _front(command, ctx)
     text, examples = _read(command.help or "")
-    parts = [_usage(command, ctx), text]
+    parts = [usage(command, ctx), text]
     if examples:
         parts.append(_section("Examples", _shown(examples)))
     params = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
@@ -55,7 +55,7 @@ def examples(command: Any) -> list[str]:
 
 def _front(command: Any, ctx: Any) -> str:
     """The page of ``winlab`` itself: the table of all commands."""
-    parts = [f"Usage: {ctx.command_path} COMMAND [ARGUMENTS] [OPTIONS]", tree.SUMMARY]
+    parts = [usage(command, ctx), tree.SUMMARY]
     parts.append(_section("Examples", _shown(tree.EXAMPLES)))
     known = {name for row, _ in tree.rows() for name in row}
     rows = {title: list(group) for title, group in tree.GROUPS.items()}
@@ -70,7 +70,10 @@ def _front(command: Any, ctx: Any) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _usage(command: Any, ctx: Any) -> str:
+def usage(command: Any, ctx: Any) -> str:
+    """How a command is called."""
+    if ctx.parent is None:
+        return f"Usage: {ctx.command_path} COMMAND [ARGUMENTS] [OPTIONS]"
     params = command.get_params(ctx)
     words = [_word(one) for one in params if one.param_type_name == "argument"]
     words += ["COMMAND"] if hasattr(command, "commands") and not words else []

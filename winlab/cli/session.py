@@ -42,6 +42,7 @@ class Session:
         self.debug = False
         self.quiet = False  # no progress, no notes
         self.output = Output.TABLE
+        self.from_file: frozenset[str] = frozenset()  # variables that stand for the user's settings file
         self.lab = ""  # that --lab names
         self.left_running = ""  # what an interrupt leaves running that is not a step: a sentence
         self.result: Any = None  # what a command with --output json found or did; :meth:`finish` prints it
