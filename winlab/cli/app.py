@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -10,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from winlab.cli import words
 from winlab.errors import UsageError
 
+F = TypeVar("F", bound=Callable[..., Any])
 SHARED = ("quiet", "debug")  # options of the main command that every command has, too
 
 
@@ -92,6 +94,8 @@ class App(typer.Typer):
         more = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None, **more}
         super().__init__(cls=cls, **more)
 
-    def command(self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **more: Any) -> Any:
+    def command(
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = Command, **more: Any
+    ) -> Callable[[F], F]:
         """Register a function as a command."""
         return super().command(name, cls=cls, **more)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import Output, Yes, print_table, say
 from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import Format, current
 from winlab.errors import ExitCode
@@ -139,6 +140,7 @@ def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION."
 @_host.command()
 def teardown(
     force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
+    yes: Yes = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Undo everything that 'winlab host setup' did. Needs root.
@@ -148,6 +150,7 @@ def teardown(
     """
     from winlab.operations import host
 
+    consent.require(yes, "The services, network and packages' settings that 'winlab host setup' made will be removed.")
     with current().shown(output) as tell:
         host.teardown(tell, force=force)
     if output is Output.TABLE:
@@ -161,7 +164,7 @@ def recover(
             "--from", help="On the first host: take the databases from the host that recovered them.", metavar="ADDRESS"
         ),
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
@@ -174,8 +177,7 @@ def recover(
     with current().shown(output) as tell:
         lost = [] if source else host.find_lost(tell)
     said = f"This host's databases are replaced by those of {source}." if source else RECOVERY.format(", ".join(lost))
-    if not yes:
-        typer.confirm(f"{said} Continue?", err=True, abort=True)
+    consent.require(yes, said)
     with current().shown(output) as tell:
         host.recover(tell, source)
     if output is Output.TABLE:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import Output, print_table, say
+from winlab.cli.common import Output, Yes, print_table, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.host import recover
 from winlab.cli.session import Format, current
@@ -138,7 +139,7 @@ def remove(
 
 
 @app.command()
-def forget(name: Name, output: Format = Output.TABLE) -> None:
+def forget(name: Name, yes: Yes = False, output: Format = Output.TABLE) -> None:
     """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
 
     Examples:
@@ -146,6 +147,7 @@ def forget(name: Name, output: Format = Output.TABLE) -> None:
     """
     from winlab.hosts import Hosts
 
+    consent.require(yes, f"All machines and volumes of labs on '{name}' will count as gone.")
     with current().shown(output) as tell:
         Hosts().forget(name, listener=tell)
     if output is Output.JSON:

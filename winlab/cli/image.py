@@ -9,7 +9,7 @@ import typer
 
 from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, print_table, report_silent, say
+from winlab.cli.common import AcceptEula, ImageName, Mirror, Output, Yes, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.session import Format, current
 from winlab.cli.work import plan_of
@@ -113,7 +113,7 @@ def verify(
 
 
 @app.command()
-def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
+def rm(which: Annotated[str, WHICH], yes: Yes = False, output: Format = Output.TABLE) -> None:
     """Delete an image from the cache and, if it is golden, from the pool. Images that labs use are kept.
 
     Examples:
@@ -121,6 +121,7 @@ def rm(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
     """
     from winlab import Supplies
 
+    consent.require(yes, f"The image '{which}' will be deleted; it may have to be built or downloaded again.")
     freed, left = Supplies().remove_image(which)
     if output is Output.JSON:
         current().result = {"freed_bytes": freed, "pool": left or None}
@@ -274,6 +275,7 @@ def _say(image: CachedImage, output: Output) -> None:
 @app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    yes: Yes = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses.
@@ -285,6 +287,9 @@ def prune(
     from winlab import Supplies
 
     supplies = Supplies()
+    if not dry_run and not yes and (found := supplies.prune(dry_run=True)):
+        names = ", ".join(f"{one.name} ({_mib(one.size)})" for one in found)
+        consent.require(yes, f"These will be removed: {names}.")
     removed = supplies.prune(dry_run=dry_run)
     kept = supplies.kept_for_snapshots()
     report_silent(supplies.site)

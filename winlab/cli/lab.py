@@ -12,7 +12,7 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, print_table, report_silent, say
+from winlab.cli.common import AcceptEula, Anyone, Output, Until, UntilWhen, Yes, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
@@ -35,6 +35,7 @@ def register(app: typer.Typer) -> None:
     app.command()(spread(plan))
     app.command()(status)
     app.command("list")(list_labs)
+    app.command()(protect)
     app.command()(destroy)
 
 
@@ -218,6 +219,9 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
         if starting := [node.tag.node for node in statuses if node.autostart]:
             some = f"Of its nodes these start with the host: {', '.join(starting)}."
             say("The lab starts with the host." if len(starting) == len(statuses) else some)
+        if (user := lab.protected_by()) is not None:
+            by = f" by {user}" if user else ""
+            say(f"The lab is protected{by}; 'winlab protect --off{_lab_flag(lab.name)}' ends that.")
         if faults:
             labels = ", ".join(fault.label for fault in faults)
             say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
@@ -283,9 +287,34 @@ def _show_left(left: Sequence[Left]) -> None:
         say(one)
 
 
+def protect(
+    _word: LabWord = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    off: Annotated[bool, typer.Option("--off", help="End the protection.")] = False,
+    anyone: Anyone = False,
+    output: Format = Output.TABLE,
+) -> None:
+    """Guard a lab: destroy, reset and the removal of nodes are refused until 'protect --off'.
+
+    All users see it: it is recorded in the lab's machines. Stopping and changing the lab is still possible.
+
+    Examples:
+      winlab protect ci
+      winlab protect ci --off
+    """
+    from winlab import Lab
+
+    Lab(lab, anyone=anyone).protect(wanted=not off)
+    if output is Output.JSON:
+        current().result = {"lab": lab, "protected": not off}
+        return
+    say(f"The lab '{lab}' is {'not ' if off else ''}protected now.")
+
+
 def destroy(
     _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -300,6 +329,9 @@ def destroy(
     from winlab import Lab
 
     own = Lab(lab)
+    if machines := own.machines():
+        nodes = ", ".join(machine.tag.node for machine in machines)
+        consent.require(yes, f"The lab '{lab}' and everything on its nodes ({nodes}) will be removed.")
     with current().shown(output) as tell:
         removed = own.destroy(anyone=anyone, listener=tell)
     left = own.left()

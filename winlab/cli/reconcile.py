@@ -11,7 +11,7 @@ import typer
 from winlab import settings
 from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, print_table, say
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Output, Until, UntilWhen, Yes, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import Format, LabName, current
@@ -102,6 +102,7 @@ def apply(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -116,8 +117,9 @@ def apply(
 
     own = Lab(lab, anyone=anyone)
     _carry_out(
-        own, _spec(own, spec, changes), sources, until, output, accept_eula=accept_eula, restart=restart, force=force
-    )
+        own, _spec(own, spec, changes), sources, until, output,
+        accept_eula=accept_eula, restart=restart, force=force, yes=yes,
+    )  # fmt: skip
 
 
 def add(
@@ -149,6 +151,7 @@ def remove(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -161,7 +164,7 @@ def remove(
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force)
+    _carry_out(own, own.shrunk(node), sources, until, output, accept_eula=accept_eula, force=force, yes=yes)
 
 
 def rebuild(
@@ -181,6 +184,7 @@ def rebuild(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -194,9 +198,9 @@ def rebuild(
 
     own = Lab(lab, anyone=anyone)
     if output is Output.TABLE:
-        say(f"'{node}' is made anew: what is on its disk is lost, also the volumes of its pods that are kept there.")
+        say(f"Rebuilding '{node}'. Everything on its disk is lost, including local pod volumes.")
     spec = own.elsewhere(node, on) if on else own.unchanged()
-    _carry_out(own, spec, sources, until, output, accept_eula=accept_eula, force=force, rebuild=node, on=on)
+    _carry_out(own, spec, sources, until, output, accept_eula=accept_eula, force=force, rebuild=node, on=on, yes=yes)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
@@ -224,6 +228,7 @@ def _carry_out(
     force: bool = False,
     rebuild: str = "",
     on: str = "",
+    yes: bool = True,
 ) -> None:
     from winlab.cli.progress import clock
 
@@ -231,6 +236,9 @@ def _carry_out(
     difference = lab.diff(made, rebuild=rebuild)
     if output is Output.TABLE and difference:
         _show(lab.name, difference)
+    removed = [row.what.removeprefix("node ") for row in difference.changes if row.kind == "removed"]
+    if lost := [rebuild] if rebuild else removed:
+        consent.require(yes, f"These will be removed with everything on them: {', '.join(lost)}.")
     accepted = consent.accepted(accept_eula, lab.terms(made))
     begun = time.monotonic()
     with current().shown(output) as tell:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab import settings
+from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import Anyone, Output, print_table, report_silent, say
+from winlab.cli.common import Anyone, Output, Yes, print_table, report_silent, say
 from winlab.cli.complete import complete_hypervisors, complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import Format, LabName, checked_lab, current
 
@@ -180,6 +181,7 @@ def delete(
         typer.Argument(help="Snapshots: NAME, or LAB@NAME.", autocompletion=complete_snapshots, metavar="SNAPSHOT..."),
     ],
     lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
     output: Format = Output.TABLE,
 ) -> None:
     """Delete snapshots. Labs that were made from them are not affected.
@@ -190,6 +192,7 @@ def delete(
     """
     from winlab import Lab
 
+    consent.require(yes, f"These snapshots will be deleted: {', '.join(names)}.")
     own, gone = Lab(lab).snapshots, list[str]()
     with current().shown(output) as tell:
         for name in names:
@@ -265,6 +268,7 @@ def bring(
 def reset(
     name: NameOrNewest = None,
     lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
     anyone: Anyone = False,
     output: Format = Output.TABLE,
 ) -> None:
@@ -276,6 +280,8 @@ def reset(
     """
     from winlab import Lab
 
+    since = f"'{name}'" if name else "its newest snapshot"
+    consent.require(yes, f"What happened in the lab '{lab}' since {since} will be lost.")
     with current().shown(output) as tell:
         done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
     show_copied([done], output)
