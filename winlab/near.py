@@ -19,6 +19,13 @@ def guess(word: str, names: Iterable[str]) -> str:
     return " or ".join(f"'{one}'" for one in near(word, names))
 
 
+def there_are(word: str, names: Iterable[str]) -> str:
+    """``did you mean 'cpus'? There are bus, cpus``: the end of a sentence about a name that is not one of these."""
+    known = list(names)
+    found = guess(word, known)
+    return f"did you mean {found}? There are {', '.join(known)}" if found else f"there are {', '.join(known)}"
+
+
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """``Did you mean 'node-1'? `` with a blank at the end, to begin a cure; empty if no name is similar."""
     found = guess(word, names)

@@ -14,6 +14,7 @@ from winlab.design.catalog import recipes
 from winlab.design.spec import options
 from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, only_on
 from winlab.errors import UsageError
+from winlab.near import there_are
 
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
 OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
@@ -82,7 +83,7 @@ class Draft:
             message = named[2]
         if item["type"] == "extra_forbidden":
             beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
-            message = f"there is no such field; there are {', '.join(beside)}"
+            message = f"there is no such field; {there_are(str(place[-1]), beside)}"
         elif item["type"] == "string_pattern_mismatch":
             (row,) = options.find(self.spec, ".".join(part for part in place if isinstance(part, str)))
             message = f"should be written as {row.example}"
