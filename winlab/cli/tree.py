@@ -24,29 +24,23 @@ GROUPS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
         "Labs": (
             ("create [SPEC]", "Create a lab, or resume an interrupted one"),
             ("plan [SPEC]", "Check a spec; show what create would make"),
-            ("list", "List all labs"),
-            ("status [LAB]", "Show a lab's nodes; --watch follows progress"),
+            ("list, status [LAB]", "All labs; the nodes of one (--watch follows)"),
             ("diff, apply [SPEC]", "Show or make changes to an existing lab"),
-            ("snapshot, reset, clone", "Save a lab, put it back, copy it"),
-            ("protect [LAB]", "Guard a lab against destroy and reset"),
-            ("destroy [LAB]", "Remove a lab; images are kept"),
-        ),
-        "Power": (
-            ("start, stop, restart [NODE...]", "A lab, or single nodes of it"),
+            ("start, stop, restart [NODE...]", "Switch a lab on or off, or single nodes"),
             ("suspend, resume [NODE...]", "Pause in memory, and continue"),
-            ("autostart on|off", "Start the lab when the host boots"),
+            ("autostart on|off [LAB]", "Start a lab when the host boots"),
+            ("snapshot, reset, clone", "Save a lab, put it back, copy it"),
+            ("protect, destroy [LAB]", "Guard a lab; remove it (images are kept)"),
         ),
         "Nodes": (
             ("ssh NODE [-- COMMAND]", "Open a session, or run a command in one"),
-            ("exec NODE COMMAND", "Run a command on a node"),
+            ("exec NODE COMMAND", "Run a command; its exit code is passed on"),
             ("vnc, serial, screenshot NODE", "Its screen or serial port"),
-            ("node", "Add, remove or rebuild nodes"),
-            ("move NODE HOST", "Move a node to another hypervisor"),
+            ("node, move", "Add, remove, rebuild or move nodes"),
         ),
         "Cluster": (
             ("kubectl, kubeconfig", "The lab's own kubectl; its kubeconfig"),
-            ("push FILE NODE", "Replace a program on a node with your own"),
-            ("load IMAGE", "Load a container image into all nodes"),
+            ("push, load FILE", "Bring your own programs or container images"),
             ("join", "Add workers to an external cluster"),
         ),
         "Test and diagnose": (
@@ -57,17 +51,13 @@ GROUPS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("repair [NODE]", "Compare a lab with its plan, and repair it"),
             ("support [LAB]", "Make a support archive; explain failures"),
         ),
-        "Supplies": (
+        "Supplies and hosts": (
             ("spec, lock", "Fields of specs; pin every input by hash"),
             ("image, iso, bundle", "Images, Windows ISOs, offline bundles"),
-        ),
-        "Hosts": (
-            ("doctor, host", "Check this host, prepare it (as root)"),
-            ("hypervisor", "The hosts that carry labs"),
+            ("doctor, host, hypervisor", "Check and prepare hosts; add more of them"),
         ),
         "winlab itself": (
-            ("config", "Defaults for options"),
-            ("completion, version", "Completion for your shell; the version"),
+            ("config, completion, version", "Defaults; completion for your shell; version"),
             ("docs [TOPIC], help [COMMAND]", "Read the documentation"),
         ),
     }
