@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -40,6 +40,25 @@ def page(command: Any, ctx: Any) -> str:
         parts.append(_section("Commands", _columns(rows)))
         parts.append(f"Options of a command: '{ctx.command_path} COMMAND --help'.")
     return "\n\n".join(part for part in [*parts, ALSO] if part) + "\n"
+
+
+def contexts(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
+    """A context for a command and each of its commands, those of groups included, that is not hidden."""
+    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
+    yield context
+    for inner in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        found = command.get_command(context, inner)
+        if not found.hidden:
+            yield from contexts(found, inner, context)
+
+
+def typed(ctx: Any) -> str:
+    """A command as it is typed: ``winlab node add``."""
+    names: list[str] = []
+    while ctx is not None:
+        names.insert(0, ctx.info_name or "")
+        ctx = ctx.parent
+    return " ".join(names)
 
 
 def summary(command: Any) -> str:
@@ -79,16 +98,7 @@ def usage(command: Any, ctx: Any) -> str:
     words += ["COMMAND"] if hasattr(command, "commands") and not words else []
     words += [f"{one.opts[0]} {_value(one)}" for one in params if one.param_type_name == "option" and one.required]
     rest = "[ARGUMENTS]" if ctx.allow_extra_args and not hasattr(command, "commands") else "[OPTIONS]"
-    return textwrap.fill(f"Usage: {_path(ctx)} {' '.join([*words, rest])}", WIDTH, subsequent_indent=" " * 7)
-
-
-def _path(ctx: Any) -> str:
-    """The command as it is typed, without the arguments of its groups."""
-    names: list[str] = []
-    while ctx is not None:
-        names.insert(0, ctx.info_name or "")
-        ctx = ctx.parent
-    return " ".join(names)
+    return textwrap.fill(f"Usage: {typed(ctx)} {' '.join([*words, rest])}", WIDTH, subsequent_indent=" " * 7)
 
 
 def _read(text: str) -> tuple[str, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,17 +19,7 @@ LONGEST = {"create": 65}  # lines; the page that describes where things come fro
 OTHERS = 50
 
 
-def contexts(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
-    """A context for each command that is not hidden."""
-    context = command.make_context(name, [], parent=parent, resilient_parsing=True)
-    yield context
-    for inner in command.list_commands(context) if hasattr(command, "list_commands") else ():
-        found = command.get_command(context, inner)
-        if not found.hidden:
-            yield from contexts(found, inner, context)
-
-
-ALL = {pages.usage(one.command, one).split(" [")[0].removeprefix("Usage: "): one for one in contexts(MAIN, "winlab")}
+ALL = {pages.typed(one): one for one in pages.contexts(MAIN, "winlab")}
 
 
 def test_the_front_page_fits_one_screen() -> None:
@@ -88,10 +77,7 @@ def test_examples_can_be_typed(context: Any) -> None:
     for line in found:
         typed = re.split(" [<>|] (?![^']*')", line)[0]  # what is in quotation marks is for the node
         words = shlex.split(typed.removeprefix("sudo "))
-        names, inner = [context.info_name], context.parent
-        while inner is not None:
-            names.insert(0, inner.info_name)
-            inner = inner.parent
+        names = pages.typed(context).split()
         assert words[: len(names)] == names
         parser = context.command.make_parser(context)
         _, left, _ = parser.parse_args(args=words[len(names) :])
