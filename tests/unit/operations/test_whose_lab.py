@@ -129,7 +129,7 @@ def test_a_lab_that_does_not_exist_is_named(there: list[Machine], ask: Callable[
     there.append(machine("node-1"))
     with pytest.raises(NotFoundError, match="There is no lab 'nosuch'") as refused:
         ask(Lab("nosuch", site("remains")))
-    assert refused.value.cure == "There are: lab, remains."
+    assert refused.value.cure.endswith("Labs on this host: lab, remains.")
 
 
 def test_what_is_left_of_a_lab_is_a_lab(there: list[Machine]) -> None:
