@@ -88,9 +88,16 @@ def show(which: Annotated[str, WHICH], output: Format = Output.TABLE) -> None:
         return
     facts = {name: value for name, value in item.manifest.items() if name not in ("recipe", "golden")}
     rows = [["name", item.name], ["kind", item.kind], ["path", str(item.image.path)], ["state", item.state or "good"]]
-    rows += [[name, str(value)] for name, value in facts.items()]
-    rows += [[f"golden: {name}", str(value)] for name, value in item.manifest.get("golden", {}).items()]
+    rows += [row for name, value in facts.items() for row in _rows(name, value)]
+    rows += [row for name, value in item.manifest.get("golden", {}).items() for row in _rows(f"golden: {name}", value)]
     print_table(["WHAT", "VALUE"], rows)
+
+
+def _rows(name: str, value: object) -> list[list[str]]:
+    """The rows of a fact: a mapping has one for each of its keys."""
+    if isinstance(value, dict):
+        return [row for key, inner in value.items() for row in _rows(f"{name} {key}", inner)]
+    return [[name, _mib(value) if name == "size" and isinstance(value, int) else str(value)]]
 
 
 @app.command()

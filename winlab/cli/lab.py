@@ -224,7 +224,7 @@ def _show_status(lab: Lab, output: Output = Output.TABLE) -> ExitCode:
             say(f"The lab is protected{by}; 'winlab protect --off{_lab_flag(lab.name)}' ends that.")
         if faults:
             labels = ", ".join(fault.label for fault in faults)
-            say(f"Faults on purpose: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
+            say(f"Injected faults: {labels}. 'winlab fault clear{_lab_flag(lab.name)}' ends them.")
     answering = sum(1 for node in statuses if node.answers)
     if answering == len(statuses):
         return ExitCode.OK
@@ -337,6 +337,6 @@ def destroy(
     left = own.left()
     if output is Output.TABLE:
         rest = " as far as it could be reached" if left else ""
-        say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is nothing of a lab '{lab}'.")
+        say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is no lab '{lab}'; nothing was removed.")
         _show_left(left)
     raise typer.Exit(ExitCode.PARTLY if left else ExitCode.OK)

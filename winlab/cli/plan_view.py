@@ -13,8 +13,8 @@ from winlab.design.plan.stock import HostFile
 from winlab.design.spec.sizes import human
 
 REACH = {
-    "internet": "the internet, and what this host reaches; no other lab, and of this host name server and ping alone",
-    "labs": "as internet, and OTHER LABS whose network.reach is labs or all",
+    "internet": "internet and the host's networks; no other labs; on this host only DNS and ping",
+    "labs": "as above, and OTHER LABS whose network.reach is labs or all",
     "all": "everything: the internet, OTHER LABS whose network.reach is labs or all, and THIS HOST'S OWN SERVICES",
 }
 
@@ -51,9 +51,9 @@ def show(plan: Plan, leaving: Sequence[HostFile] = ()) -> None:
     if plan.placed:
         print_table(["NODE", "ON", "BECAUSE"], [[n.name, n.hypervisor, plan.placed[n.name]] for n in plan.nodes])
     print_table(
-        ["NODE", "VOLUME", "FORMAT", "SIZE", "OVER"],
+        ["NODE", "VOLUME", "FORMAT", "SIZE", "BACKING"],
         [
-            [n.name, v.name, v.format, human(v.capacity_mib) if v.capacity_mib else "of its content", v.backing or ""]
+            [n.name, v.name, v.format, human(v.capacity_mib) if v.capacity_mib else "auto", v.backing or ""]
             for n in plan.nodes
             for v in n.volumes
         ],

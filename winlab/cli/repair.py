@@ -72,6 +72,7 @@ def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
     left = sum(not one.mended for one in drifts)
     if check:
         by_hand = sum(not one.mendable for one in drifts)
-        say(f"{len(drifts)} differ" + (f", {by_hand} of which 'repair' can't repair." if by_hand else "."))
+        differences = f"{len(drifts)} difference{'s' if len(drifts) > 1 else ''}"
+        say(f"{differences}; 'repair' can't fix {by_hand} of them." if by_hand else f"{differences}.")
     else:
         say(f"{len(drifts) - left} repaired" + (f", {left} left." if left else "."))

@@ -136,7 +136,7 @@ def _print(explained: Explained) -> None:
         say("")
     count = f"{explained.logs} {'log' if explained.logs == 1 else 'logs'}"
     if not explained.causes:
-        say(f"None of {explained.known} known causes shows in '{explained.file}' ({count}).")
-        say("That does not mean that all is well: docs/first-run.md says what to send.")
+        say(f"No known cause found in '{explained.file}' ({count}, {explained.known} causes checked).")
+        say("Something may still be wrong: 'winlab docs first-run' says what to send.")
     if explained.left:
         say(f"'{explained.file}': {explained.left}.", error=True)

@@ -185,7 +185,7 @@ def _way_out(host: Host) -> Requirement:
         detail = f"these chains drop forwarded packets and may drop the labs' packets, too: {', '.join(foreign)}"
         cure = f"Accept packets from and to '{settings.BRIDGE}' in them."
         return Requirement("way out", Status.WARN, detail, why, cure)
-    return Requirement("way out", Status.OK, "address translation is on", why)
+    return Requirement("internet access", Status.OK, "NAT is on", why)
 
 
 def judge_uplinks(mtus: dict[str, int]) -> Requirement:

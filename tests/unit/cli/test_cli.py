@@ -46,9 +46,9 @@ def test_plan_says_which_kubernetes_the_workers_need(
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--output", "json") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["cluster"]["versions"]["kubernetes"] == "v1.34.4"
-    assert "Kubernetes v1.34.4 is taken, not v" in shown.err
+    assert "Using Kubernetes v1.34.4 (not v" in shown.err
     assert winlab(monkeypatch, "plan", "--os", "windows-2019", "--set", "kubernetes.version=1.34") == 0
-    assert "is taken" not in capsys.readouterr().err
+    assert "Using Kubernetes" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,8 @@ class Draft:
             message = f"should be written as {row.example}"
         elif item["type"] == "tuple_type" and place == ("workers",):
             message = "should be the fields of a pool, or a list of pools"
+        elif item["type"] == "tuple_type":
+            message = f"should be a list: [{item['input']}]"
         for end in range(len(place), 0, -1):
             if (change := self._changed.get(place[:end])) is not None:
                 shown = ".".join((change.path, *map(str, place[end:])))
