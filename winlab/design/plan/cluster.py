@@ -78,8 +78,8 @@ def version_note(spec: Spec, plan: Plan) -> str | None:
         return None
     systems = " and ".join(f"Windows Server {release}" for release in releases)
     return (
-        f"Using Kubernetes {chosen.kubernetes} (not {versions.get().kubernetes}), the newest known to work with {profile} "
-        f"on {systems}."
+        f"Using Kubernetes {chosen.kubernetes} (not {versions.get().kubernetes}), the newest known to work with "
+        f"{profile} on {systems}."
     )
 
 
