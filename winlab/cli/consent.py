@@ -24,10 +24,15 @@ def require(yes: bool, lost: str) -> None:
     :param lost: what is about to happen, as a sentence.
     :raises typer.Exit: the user does not want it.
     """
-    if yes or not _can_ask() or _asked(f"{lost} Continue?"):
+    if not asks(yes) or _asked(f"{lost} Continue?"):
         return
     say("Nothing was changed.", error=True)
     raise typer.Exit(ExitCode.FAILED)
+
+
+def asks(yes: bool) -> bool:
+    """Whether :func:`require` would ask: a command need not find out what is lost otherwise."""
+    return not yes and _can_ask()
 
 
 def _can_ask() -> bool:

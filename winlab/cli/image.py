@@ -294,7 +294,7 @@ def prune(
     from winlab import Supplies
 
     supplies = Supplies()
-    if not dry_run and not yes and (found := supplies.prune(dry_run=True)):
+    if not dry_run and consent.asks(yes) and (found := supplies.prune(dry_run=True)):
         names = ", ".join(f"{one.name} ({_mib(one.size)})" for one in found)
         consent.require(yes, f"These will be removed: {names}.")
     removed = supplies.prune(dry_run=dry_run)

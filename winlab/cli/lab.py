@@ -329,7 +329,7 @@ def destroy(
     from winlab import Lab
 
     own = Lab(lab)
-    if machines := own.machines():
+    if consent.asks(yes) and (machines := own.machines()):
         nodes = ", ".join(machine.tag.node for machine in machines)
         consent.require(yes, f"The lab '{lab}' and everything on its nodes ({nodes}) will be removed.")
     with current().shown(output) as tell:
