@@ -10,6 +10,7 @@
 # make test-integration  real libvirt, OVN and guests; needs root
 # make survive           winlab, the host's daemons and guests killed at every step (docs/survive.md); takes hours
 # make bench             what winlab's verbs cost, beside other tools (docs/benchmarks.md; BENCH="clone reset")
+# make man               a manual page for each command, in build/man
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -38,7 +39,7 @@ BENCH_COMMAND = env PYTHONPATH=tools $(BIN)/python -m bench --spec='$(BENCH_SPEC
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench setup clean
+.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench man setup clean
 
 
 help:
@@ -54,6 +55,10 @@ setup: $(VENV)/.installed
 
 lab: setup
 	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BIN)/winlab create $(CREATE)",$(BIN)/winlab create $(CREATE))
+	@command -v winlab >/dev/null || echo "To have 'winlab' in this shell: export PATH=$(CURDIR)/$(BIN):\$$PATH"
+
+man: $(VENV)/.installed
+	$(BIN)/python tools/make_man.py build/man
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Where the three data folders are: images/, unattend/ and specs/.
+"""Where the data folders are: images/, unattend/, specs/ and docs/.
 
 In a checkout they are at the top; in an installed wheel they are inside the package (``winlab/_data``).
 """
@@ -16,7 +16,7 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folder(name: str) -> Path:
-    """The data folder *name* (``images``, ``unattend`` or ``specs``)."""
+    """The data folder *name* (``images``, ``unattend``, ``specs`` or ``docs``)."""
     for base in (_PACKAGE / "_data", _PACKAGE.parent):
         if (base / name).is_dir():
             return base / name
