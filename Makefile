@@ -14,6 +14,7 @@
 # make docs              the parts of docs/ that are made from code and records
 # make cast              docs/session.svg and .cast: a recorded session with a lab (SESSION=..., CAST=... for another)
 # make test-docs         the tutorial's commands, to the letter, with a real lab
+# make man               a manual page for each command, in build/man
 # make setup             the virtual environment and the host's services alone
 # make clean             labs, host services and the virtual environment go; packages and cached images stay
 # make help              this list
@@ -49,7 +50,7 @@ TEST_DOCS = $(call WITH_WINLAB,tutorial) $(BIN)/python tools/console_blocks.py d
 CREATE = --spec $(SPEC) --rehearse --until $(UNTIL)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench deb docs cast test-docs setup clean
+.PHONY: help lab test test-all test-unit test-fuzz fuzz survive test-powershell mutants test-integration check bench deb docs cast man test-docs setup clean
 
 
 help:
@@ -65,6 +66,10 @@ setup: $(VENV)/.installed
 
 lab: setup
 	$(if $(AS_MEMBER),$(AS_MEMBER) "$(BIN)/winlab create $(CREATE)",$(BIN)/winlab create $(CREATE))
+	@command -v winlab >/dev/null || echo "To have 'winlab' in this shell: export PATH=$(CURDIR)/$(BIN):\$$PATH"
+
+man: $(VENV)/.installed
+	$(BIN)/python tools/make_man.py build/man
 
 check: $(VENV)/.installed
 	$(BIN)/ruff format --check .

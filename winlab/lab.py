@@ -886,6 +886,23 @@ class Lab:
         return operations.autostart.change(self.name, self.site, wanted=wanted)
 
     @at_site
+    def protect(self, *, wanted: bool = True) -> None:
+        """Have commands refuse to destroy or reset the lab, or to remove or rebuild its nodes, for every user.
+
+        :param wanted: False: end that.
+        :raises NotFoundError: there is no such lab.
+        :raises ConflictError: another winlab is changing the lab.
+        """
+        self._require_owner()
+        operations.protect.change(self.name, self.site, wanted=wanted)
+
+    @at_site
+    def protected_by(self) -> str | None:
+        """The user who protected the lab, as far as hypervisors answer; None: it is not protected."""
+        with self.site.hypervisors() as hosts:
+            return operations.protect.by(self.name, hosts)
+
+    @at_site
     def repair(
         self,
         node: str = "",

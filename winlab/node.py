@@ -143,14 +143,15 @@ class Node:
         return operations.move.move(self.lab, self.name, host, self.site, listener, cold=cold)
 
     @at_site
-    def ssh(self, command: Sequence[str] = ()) -> list[str | Path]:
+    def ssh(self, command: Sequence[str] = (), *, tty: bool = False) -> list[str | Path]:
         """The command line that opens an ssh session on the node. Its host key is already known.
 
-        :param command: what to run at the terminal, instead of the node's shell.
+        :param command: what to run instead of a session; a single word is a line of the node's shell.
+        :param tty: run the command at a terminal.
         :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
         :raises GuestError: the node does not run.
         """
-        return operations.reach.ssh(self.lab, self.name, self.site, command)
+        return operations.reach.ssh(self.lab, self.name, self.site, command, *(["-t"] if tty else []))
 
     @at_site
     def login(self) -> Login:

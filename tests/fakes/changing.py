@@ -15,7 +15,7 @@ import sites
 
 from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains, pushed
+from winlab.adapters.vm import domains, protected, pushed
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.adapters.vm.pushed import Pushed
@@ -327,6 +327,7 @@ def world(
         monkeypatch.setattr(domains, name, getattr(made, name))
     monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
     monkeypatch.setattr(domains, "files", lambda _conn: set())
+    monkeypatch.setattr(protected, "read", lambda *_: None)
     monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(making.recipe, "guests", made.recipe)
     monkeypatch.setattr(making.recipe, "golden_upload", lambda *_: [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from winlab.cli import main
 def run(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
     """The exit code of a command."""
     monkeypatch.setattr(sys, "argv", ["winlab", *args])
+    monkeypatch.setenv("WINLAB_CONFIG", os.environ.get("WINLAB_CONFIG", "/nonexistent/config.yaml"))
     with pytest.raises(SystemExit) as ended:
         main.main()
     return int(ended.value.code or 0)

@@ -15,7 +15,7 @@ import sites
 
 from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains, pushed
+from winlab.adapters.vm import domains, protected, pushed
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.contract import Call, R
@@ -119,6 +119,7 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
             told = made.script(self.tag, call.script, call.settings(self.tag.os))
             return answers.result(call, told, self.tag.node)
 
+    monkeypatch.setattr(protected, "read", lambda *_: None)
     monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(pushed, "write", lambda _conn, one, _lab, values: made.pushed.update({one.domain: values}))
     monkeypatch.setattr(domains, "insert", insert)

@@ -13,7 +13,7 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains, first_boot, pushed
+from winlab.adapters.vm import definitions, domains, first_boot, protected, pushed
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
@@ -264,6 +264,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(Kubectl, "of", of)
     monkeypatch.setattr(Kubectl, "get", nodes_of)
     monkeypatch.setattr(domains, "tag_of", tag_of)
+    monkeypatch.setattr(protected, "read", lambda *_: None)
     monkeypatch.setattr(pushed, "read", lambda _, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(domains, "state", lambda _, one: made.states[one.domain])
     monkeypatch.setattr(domains, "is_running", lambda _, one: made.states[one.domain] == "running")

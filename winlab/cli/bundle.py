@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import print_table, say
 from winlab.cli.flags import FromFlags, SpecFlags, spread
 from winlab.cli.session import current
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from winlab.supplies import Bundle
 
 SPEC, SOURCES = SpecFlags(), FromFlags()
-app = typer.Typer(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
+app = App(help="Everything that a lab needs in one verified file.", no_args_is_help=True)
 File = Annotated[Path, typer.Argument(help="The bundle.", metavar="FILE")]
 
 
@@ -30,7 +31,12 @@ def create(
         typer.Option("--to", help="Where to write it; default: the cache, where create finds it.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Gather everything that a spec needs: programs, container images, manifests, images. Your media: only by hash."""
+    """Gather everything that a spec needs in one file. Your own media are recorded only by their hash.
+
+    Examples:
+      winlab bundle create 1-1-1
+      winlab bundle create lab.yaml --to lab.bundle
+    """
     from winlab import Lab
 
     lab = Lab()
@@ -43,7 +49,11 @@ def create(
 
 @app.command()
 def show(file: File) -> None:
-    """Show what a bundle contains."""
+    """Show what a bundle contains.
+
+    Examples:
+      winlab bundle show lab.bundle
+    """
     from winlab import Supplies
 
     bundle = Supplies.open_bundle(file)
@@ -58,7 +68,11 @@ def show(file: File) -> None:
 
 @app.command()
 def verify(file: File) -> None:
-    """Read a whole bundle and verify its digests."""
+    """Read a whole bundle and verify its digests.
+
+    Examples:
+      winlab bundle verify lab.bundle
+    """
     from winlab import Supplies
 
     with current().shown() as tell:

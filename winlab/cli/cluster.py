@@ -14,9 +14,12 @@ import typer
 from winlab import settings
 from winlab.cli import streams
 from winlab.cli.common import Anyone, NodeName, report_silent, say
+from winlab.cli.complete import complete_nodes
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.join import HELP, join
 from winlab.cli.session import LabName, current
+from winlab.cli.verbatim import Verbatim
+from winlab.cli.words import LabWord, bare_nodes
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 from winlab.printable import printable
@@ -32,7 +35,7 @@ SPEC, SOURCES = SpecFlags(), SourceFlags()
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command()(kubeconfig)
-    app.command(context_settings=ANY_WORDS)(kubectl)
+    app.command(cls=_Kubectl, context_settings=ANY_WORDS)(kubectl)
     app.command()(push)
     app.command()(load)
     app.command()(logs)
@@ -40,12 +43,24 @@ def register(app: typer.Typer) -> None:
     app.command(help=HELP)(spread(join))
 
 
+class _Kubectl(Verbatim):
+    """A command all of whose words are kubectl's."""
+
+    own = 0
+
+
 def kubeconfig(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     merge: Annotated[bool, typer.Option("--merge", help="Merge it into your own kubeconfig.")] = False,
     use: Annotated[bool, typer.Option("--use", help="With --merge: make the lab's context the current one.")] = False,
 ) -> None:
-    """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME."""
+    """Print a lab's kubeconfig, or merge it into your own as the context winlab-NAME.
+
+    Examples:
+      winlab kubeconfig > lab.kubeconfig
+      winlab kubeconfig ci --merge --use
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -65,7 +80,12 @@ def kubeconfig(
 
 
 def kubectl(ctx: typer.Context, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Run the lab's own kubectl: winlab kubectl -- get nodes."""
+    """Run the lab's own kubectl. Everything after its first word is for kubectl.
+
+    Examples:
+      winlab kubectl get nodes -o wide
+      winlab kubectl --lab ci apply -f pod.yaml
+    """
     from winlab import Lab
 
     Lab(lab).become_kubectl(ctx.args)
@@ -81,7 +101,12 @@ def push(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Replace a program on a running node with your own build, or restore the original."""
+    """Replace a program on a running node with your own build, or restore the original.
+
+    Examples:
+      winlab push out/kubelet.exe node-1
+      winlab push kubelet.exe node-1 --restore
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -103,7 +128,12 @@ def load(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Load a container image onto every node of its operating system."""
+    """Load a container image into every node with a matching operating system.
+
+    Examples:
+      winlab load app.tar
+      winlab load localhost/app:dev --name app:dev
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -118,9 +148,23 @@ def load(
 
 
 def logs(
-    node: NodeName = "",
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="The node: NODE, or LAB/NODE; default: all.",
+            autocompletion=complete_nodes,
+            callback=bare_nodes,
+            metavar="[NODE]",
+            show_default=False,
+        ),
+    ] = "",
     unit: Annotated[
-        str, typer.Argument(help="One log: kubelet, containerd, another unit of systemd; on Windows also a file.")
+        str,
+        typer.Argument(
+            help="One log: kubelet, containerd, another unit of systemd; on Windows also a file.",
+            metavar="[UNIT]",
+            show_default=False,
+        ),
     ] = "",
     lines: Annotated[int, typer.Option("--lines", "--tail", "-n", help="How many lines of each log.")] = 60,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing one log until Ctrl-C.")] = False,
@@ -129,9 +173,13 @@ def logs(
     ] = "",
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Show a node's conditions and events, and the last lines of its logs; without a name, all nodes'.
+    """Show the conditions, events and last log lines of a node, or of all nodes; or one log of a node.
 
-    Examples: winlab logs node-1 · winlab logs node-1 kubelet -f · winlab logs controller-1 kubelet --since 10m
+    Examples:
+      winlab logs
+      winlab logs node-1 -n 200
+      winlab logs node-1 kubelet -f
+      winlab logs controller-1 kubelet --since 10m
     """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
@@ -172,7 +220,12 @@ def lock(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit code 6 if something differs.")] = False,
 ) -> None:
-    """Write or update winlab.lock: every input of a lab by its hash, for 'create --locked'."""
+    """Write winlab.lock: every input of a lab by its hash, for 'create --locked'.
+
+    Examples:
+      winlab lock lab.yaml
+      winlab lock lab.yaml --check
+    """
     from winlab import Lab
     from winlab.cli.kinds import supplies as kinds
 

@@ -12,6 +12,8 @@ import typer
 from winlab.cli.complete import complete_images, complete_nodes
 from winlab.cli.glyphs import fit
 from winlab.cli.table import print_table as print_table
+from winlab.cli.tree import SUPPLIES
+from winlab.cli.words import bare_nodes
 from winlab.printable import printable
 
 if TYPE_CHECKING:
@@ -44,7 +46,12 @@ class Output(StrEnum):
     NAME = "name"  # the name of each item on a line
 
 
-NodeName = Annotated[str, typer.Argument(help="The node's name, such as node-1.", autocompletion=complete_nodes)]
+NodeName = Annotated[
+    str,
+    typer.Argument(
+        help="The node: NODE, or LAB/NODE.", autocompletion=complete_nodes, callback=bare_nodes, metavar="NODE"
+    ),
+]
 ImageName = Annotated[str, typer.Argument(help="The image's name.", autocompletion=complete_images)]
 
 
@@ -53,14 +60,30 @@ Mirror = Annotated[
     typer.Option(
         "--mirror",
         envvar="WINLAB_MIRROR",
-        help="URL prefix or folder to take images and Kubernetes from, instead of their own sites.",
+        help="A URL prefix or folder to take images and Kubernetes from, instead of their own sites.",
+        metavar="URL|DIR",
+        rich_help_panel=SUPPLIES,
     ),
 ]
-UntilWhen = Annotated[Until, typer.Option("--until", help="How far to go; 'guests' stops when the guests answer.")]
-AcceptEula = Annotated[
-    bool, typer.Option("--accept-eula", help="Confirm that you have read and accept Microsoft's evaluation terms.")
+UntilWhen = Annotated[
+    Until,
+    typer.Option(
+        "--until",
+        envvar="WINLAB_UNTIL",
+        help="How far to go: guests (nodes answer) or cluster (Kubernetes is Ready).",
+        metavar="|".join(Until),
+    ),
 ]
-Anyone = Annotated[bool, typer.Option("--anyone", help="Also if another user made the lab.")]
+AcceptEula = Annotated[
+    bool,
+    typer.Option(
+        "--accept-eula", envvar="WINLAB_ACCEPT_EULA", help="You have read and accept Microsoft's evaluation terms."
+    ),
+]
+Anyone = Annotated[
+    bool, typer.Option("--anyone", envvar="WINLAB_ANYONE", help="Allow it even if another user made the lab.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", envvar="WINLAB_YES", help="Do not ask for confirmation.")]
 
 
 def say(text: object, *, end: str = "\n", error: bool = False) -> None:

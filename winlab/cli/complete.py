@@ -14,16 +14,17 @@ def complete_labs() -> list[str]:
     return Lab.known_names()
 
 
-def complete_nodes(ctx: typer.Context) -> list[str]:
-    """Names of the nodes of the lab that the command line names so far."""
+def complete_nodes(ctx: typer.Context, incomplete: str = "") -> list[str]:
+    """Names of the nodes of the lab that the command line names so far; after ``LAB/`` of that lab."""
     from winlab import Lab
     from winlab.errors import WinlabError
 
+    lab, slash, _ = incomplete.rpartition("/")
     try:
-        machines = Lab(ctx.params.get("lab") or settings.DEFAULT_LAB).machines()
+        machines = Lab(lab or ctx.params.get("lab") or settings.DEFAULT_LAB).machines()
     except WinlabError:
         return []
-    return [machine.tag.node for machine in machines]
+    return [f"{lab}{slash}{machine.tag.node}" for machine in machines]
 
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:

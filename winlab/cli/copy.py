@@ -34,8 +34,10 @@ def copy(
 ) -> None:
     """Copy files and folders into nodes, out of them, or between them. After an interruption, run it again: it resumes.
 
-    Examples: winlab cp app.exe node-1:C:/k/ · winlab cp 'node-1:C:/winlab/logs/*.log' . ·
-    winlab cp controller-1:/etc/os-release -
+    Examples:
+      winlab cp app.exe node-1:C:/k/
+      winlab cp 'node-1:C:/winlab/logs/*.log' .
+      winlab cp controller-1:/etc/os-release -    # print it
     """
     from winlab import Lab
     from winlab.cli.kinds import access as kinds

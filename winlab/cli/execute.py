@@ -4,56 +4,48 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from winlab import settings
 from winlab.cli import streams
+from winlab.cli.app import NoResult, settle
 from winlab.cli.common import NodeName, say
 from winlab.cli.complete import complete_nodes, complete_pools
 from winlab.cli.session import LabName, current
+from winlab.cli.verbatim import Verbatim
+from winlab.cli.words import bare_node
 from winlab.errors import ExitCode, UsageError
 
 LONGEST = 1 << 16  # bytes of a line that is kept until its end comes
-GROUPS = frozenset({"--all", "--pool", "--linux", "--windows"})  # flags that stand in the place of a node
+# options that stand in the place of a node, and their parameters
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {"--all": "everything", "--pool": "pool", "--linux": "linux", "--windows": "windows"}
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command("exec", cls=_Exec)(execute)
-    app.command()(pwsh)
+    app.command(cls=NoResult)(pwsh)
 
 
-class _Exec(TyperCommand):
-    """A command after whose node everything belongs to the command for the node, as with ssh."""
+class _Exec(Verbatim):
+    """A command for one node, unless an option names several."""
+
+    instead = GROUPS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the flags and the node's name; leave the rest to the node."""
-        options = [one for one in self.get_params(ctx) if one.param_type_name == "option"]
-        valued = {name for one in options if not getattr(one, "is_flag", False) for name in one.opts}
-        rest: list[str] = super().parse_args(ctx, separated(args, valued))
+        """Read the options, and the node's lab if its name has one."""
+        rest = super().parse_args(ctx, args)
+        given = ctx.params.get("words")
+        if given and not ctx.resilient_parsing and not any(ctx.params[name] for name in GROUPS.values()):
+            ctx.params["words"] = [bare_node(ctx, given[0]), *given[1:]]
+            settle(ctx)
         return rest
-
-
-def separated(words: list[str], valued: Collection[str]) -> list[str]:
-    """The words of ``exec`` with ``--`` before the command for the node, unless it is there.
-
-    :param valued: the options that take a value.
-    """
-    at, named = 0, False
-    while at < len(words) and words[at] != "--":
-        word = words[at]
-        if word.startswith("-"):
-            named = named or word.partition("=")[0] in GROUPS
-            at += 2 if word in valued else 1
-            continue
-        if named:
-            return [*words[:at], "--", *words[at:]]
-        named, at = True, at + 1
-    return words
 
 
 def execute(
@@ -61,7 +53,8 @@ def execute(
         list[str],
         typer.Argument(
             metavar="NODE COMMAND...",
-            help="The node, unless a flag names nodes; then the command. A single word is run as a shell line.",
+            help="The node (NODE, or LAB/NODE), unless an option names nodes; then the command. A single word is run "
+            "as a line of the node's shell.",
             autocompletion=complete_nodes,
         ),
     ],
@@ -76,13 +69,18 @@ def execute(
     windows: Annotated[bool, typer.Option("--windows", help="On all Windows nodes.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
     via: Annotated[
-        Literal["ssh", "winrm"] | None, typer.Option(help="By default WinRM on Windows, ssh on Linux.")
+        Literal["ssh", "winrm"] | None,
+        typer.Option("--via", help="Default: WinRM on Windows, ssh on Linux.", metavar="ssh|winrm"),
     ] = None,
 ) -> None:
     """Run a command on a node, or on several at once, and pass on its output and exit code.
 
-    Examples: winlab exec controller-1 ls -la · winlab exec -i node-1 powershell - < x.ps1 ·
-    winlab exec -t controller-1 top · winlab exec --all hostname
+    Examples:
+      winlab exec node-1 hostname
+      winlab exec controller-1 -- 'ls /etc | wc -l'   # one word: a line of the shell
+      winlab exec -i node-1 powershell - < script.ps1
+      winlab exec -t controller-1 top
+      winlab exec --windows hostname                  # on all Windows nodes
     """
     from winlab import Lab
 
@@ -111,7 +109,11 @@ def execute(
 
 
 def pwsh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Open an interactive PowerShell on a Windows node, by ssh."""
+    """Open an interactive PowerShell on a Windows node, by ssh.
+
+    Examples:
+      winlab pwsh node-1
+    """
     _at_terminal(lab, node, ["powershell.exe", "-NoLogo"], "windows")
 
 
@@ -127,7 +129,7 @@ def _at_terminal(lab: str, node: str, command: Sequence[str], system: str = "") 
     there = Lab(lab).node(node)
     if system and there.system != system:
         raise UsageError(f"'{node}' has no PowerShell: it runs {there.system}.", cure=f"Run 'winlab ssh {node}'.")
-    run.replace(there.ssh(command))
+    run.replace(there.ssh(command, tty=True))
 
 
 def _on_all(lab: str, command: Sequence[str], pools: Sequence[str], systems: Sequence[Any]) -> None:

@@ -11,23 +11,35 @@ import typer
 from typer.core import TyperGroup
 
 from winlab import settings
+from winlab.cli.app import App, Group
 from winlab.cli.common import Anyone, NodeName, print_table, say
 from winlab.cli.complete import complete_faults, complete_nodes
-from winlab.cli.session import LabName, current, equip
+from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord, bare_nodes
 
 if TYPE_CHECKING:
     from winlab import Lab
     from winlab.design.fault import Fault
 
-app = typer.Typer(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
+app = App(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
 
 Other = Annotated[
     str | None,
-    typer.Argument(help="The other node; without it, all others of the lab.", autocompletion=complete_nodes),
+    typer.Argument(
+        help="The other node; without it, all others of the lab.",
+        autocompletion=complete_nodes,
+        callback=bare_nodes,
+        metavar="[OTHER]",
+    ),
 ]
 Which = Annotated[
     str,
-    typer.Argument(help="A fault, or a node; without it, all.", autocompletion=complete_faults, metavar="[FAULT|NODE]"),
+    typer.Argument(
+        help="A fault, or a node; without it, all.",
+        autocompletion=complete_faults,
+        callback=bare_nodes,
+        metavar="[FAULT|NODE]",
+    ),
 ]
 
 
@@ -104,19 +116,18 @@ def _has_units(field: Any) -> bool:
     return any(isinstance(one, BeforeValidator) for one in field.metadata)
 
 
-class _Kinds(TyperGroup):
+class _Kinds(Group):
     """The commands of all kinds, made on demand: importing the kinds takes as long as everything else."""
 
     @functools.cached_property
     def _made(self) -> dict[str, Any]:
         from winlab.design.fault import KINDS
 
-        kinds = typer.Typer()
+        kinds = App()
         for kind in KINDS.values():
             kinds.command(kind.kind)(_command(kind))
         group = typer.main.get_command(kinds)
         assert isinstance(group, TyperGroup)
-        equip(group)
         return dict(group.commands)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
@@ -128,7 +139,7 @@ class _Kinds(TyperGroup):
         return self._made.get(cmd_name)
 
 
-add = typer.Typer(cls=_Kinds, no_args_is_help=True)
+add = App(cls=_Kinds, no_args_is_help=True)
 app.add_typer(add, name="add")
 
 
@@ -138,8 +149,13 @@ def _add() -> None:
 
 
 @app.command("list")
-def list_faults(lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Show a lab's faults."""
+def list_faults(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB) -> None:
+    """List the faults of a lab.
+
+    Examples:
+      winlab fault list
+      winlab fault list ci -o json
+    """
     from winlab import Lab
 
     faults = Lab(lab).faults()
@@ -160,7 +176,12 @@ def clear(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Undo faults: one, those of a node, or all."""
+    """Undo faults: one, those of a node, or all.
+
+    Examples:
+      winlab fault clear
+      winlab fault clear node-1
+    """
     from winlab import Lab
 
     with current().shown() as tell:

@@ -24,6 +24,8 @@ import typer
 from winlab import account
 from winlab.cli.common import Mirror, SourceKind
 from winlab.cli.complete import complete_specs, complete_systems
+from winlab.cli.tree import SPEC, SUPPLIES
+from winlab.cli.words import SpecWord
 from winlab.design.catalog import distributions
 
 if TYPE_CHECKING:
@@ -32,26 +34,44 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OWN_HELP = "Your own program in place of the source's; its format shows which system it is for. Can be repeated."
-Own = Annotated[list[Path] | None, typer.Option(help=OWN_HELP, metavar="PATH")]
-OwnInstaller = Annotated[list[Path] | None, typer.Option(f"--{distributions.DEFAULT}", help=OWN_HELP, metavar="PATH")]
+OWN_HELP = "Your own program in place of the source's. Its format shows which system it is for. Can be repeated."
+OWN: dict[str, Any] = {"help": OWN_HELP, "metavar": "FILE", "rich_help_panel": SUPPLIES}
+
+
+def _own(program: str) -> Any:
+    return typer.Option(f"--{program}", envvar=f"WINLAB_{program.replace('-', '_').upper()}", **OWN)
+
+
 Changes = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="Change a field of the spec: --set workers.cpus=4; a secret one from a file: --set "
-        "workers.product_key=@FILE. Can be repeated.",
-        metavar="PATH=VALUE",
+        allow_from_autoenv=False,  # each field has a variable
+        help="Change a field, as in --set workers.cpus=4. @FILE reads a secret. Can be repeated.",
+        metavar="FIELD=VALUE",
+        rich_help_panel=SPEC,
     ),
 ]
 AllowPath = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Another folder, apart from the spec's own, in which the spec may name files. Can be repeated.",
+        "--allow-path",
+        envvar="WINLAB_ALLOW_PATH",
+        help="Let the spec name files in this folder, too, not only in its own. Can be repeated.",
         metavar="DIR",
+        rich_help_panel=SPEC,
     ),
 ]
-Iso = Annotated[str | None, typer.Option("--iso", help="Your own Windows Server ISO; it is not changed.")]
+Iso = Annotated[
+    str | None,
+    typer.Option(
+        "--iso",
+        envvar="WINLAB_ISO",
+        help="Your own Windows Server ISO. It is not changed.",
+        metavar="FILE",
+        rich_help_panel=SPEC,
+    ),
+]
 
 
 def spread(command: Callable[P, T]) -> Callable[..., T]:
@@ -97,10 +117,12 @@ class _Named:
             "--spec",
             "-s",
             envvar="WINLAB_SPEC",
-            help="controllers-workers-hypervisors, a name in specs/, or a YAML file.",
+            help="The spec.",
             autocompletion=complete_specs,
+            metavar="SPEC",
         ),
     ] = "1-1-1"
+    spec_word: SpecWord = None
 
 
 @dataclass(frozen=True)
@@ -110,14 +132,23 @@ class ChangeFlags:
     changes: Changes = None
     os: Annotated[
         str | None,
-        typer.Option("--os", help="The workers' system: an image from images/.", autocompletion=complete_systems),
+        typer.Option(
+            "--os",
+            envvar="WINLAB_OS",
+            help="The workers' image, such as windows-2022 ('winlab image list').",
+            autocompletion=complete_systems,
+            metavar="IMAGE",
+            rich_help_panel=SPEC,
+        ),
     ] = None
     iso: Iso = None
     rehearse: Annotated[
         bool,
         typer.Option(
             "--rehearse",
-            help="Use stand-in Windows media of each release, made here: tests everything except Windows itself.",
+            envvar="WINLAB_REHEARSE",
+            help="Use stand-in Windows media, built here: tests everything except Windows itself.",
+            rich_help_panel=SPEC,
         ),
     ] = False
     allow_path: AllowPath = None
@@ -160,12 +191,20 @@ class FromFlags:
         bool,
         typer.Option(
             "--insecure-mirror",
-            help="Let a mirror over plain http vouch for artifacts without a known digest.",
+            envvar="WINLAB_INSECURE_MIRROR",
+            help="Accept artifacts without a known digest from a plain-http mirror.",
+            rich_help_panel=SUPPLIES,
         ),
     ] = False
     source: Annotated[
         SourceKind | None,
-        typer.Option("--source", help="Where Kubernetes comes from; default: whatever is available."),
+        typer.Option(
+            "--source",
+            envvar="WINLAB_SOURCE",
+            help="Where Kubernetes comes from. Default: the first of bundle, upstream, build that has it.",
+            metavar="|".join(SourceKind),
+            rich_help_panel=SUPPLIES,
+        ),
     ] = None
 
     @property
@@ -185,15 +224,21 @@ class BundleFlags(FromFlags):
     bundle: Annotated[
         Path | None,
         typer.Option(
-            "--bundle", help="Take everything from this bundle, and nothing from the internet.", metavar="FILE"
+            "--bundle",
+            envvar="WINLAB_BUNDLE",
+            help="Take everything from this bundle, nothing from the internet.",
+            metavar="FILE",
+            rich_help_panel=SUPPLIES,
         ),
     ] = None
     bundle_digest: Annotated[
         str | None,
         typer.Option(
             "--bundle-digest",
-            help="The digest that the bundle must have; it then vouches for everything in the bundle.",
-            metavar="sha256:...",
+            envvar="WINLAB_BUNDLE_DIGEST",
+            help="The digest (sha256:...) that the bundle must have.",
+            metavar="DIGEST",
+            rich_help_panel=SUPPLIES,
         ),
     ] = None
 
@@ -209,9 +254,9 @@ class BundleFlags(FromFlags):
 class SourceFlags(BundleFlags):
     """Where images and Kubernetes come from, and the user's own programs."""
 
-    kubelet: Own = None
-    installer: OwnInstaller = None  # the distribution's program
-    kube_proxy: Own = None
+    kubelet: Annotated[list[Path] | None, _own("kubelet")] = None
+    installer: Annotated[list[Path] | None, _own(distributions.DEFAULT)] = None  # the distribution's program
+    kube_proxy: Annotated[list[Path] | None, _own("kube-proxy")] = None
 
     @property
     def origin(self) -> Origin:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winlab.cli.common import print_table, say
+from winlab.cli import consent
+from winlab.cli.app import App, NoResult
+from winlab.cli.common import Yes, print_table, say
 from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import current
 from winlab.errors import ExitCode
@@ -23,7 +25,7 @@ RECOVERY = (
     "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
     "lost hosts come back, they must not start their databases together (docs/hypervisors-reference.md)."
 )
-_host = typer.Typer(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
+_host = App(help="Prepare this host for labs, or undo that.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -33,10 +35,13 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(wanted: SpecFlags = SpecFlags(spec="")) -> None:  # noqa: B008 - frozen
-    """Check that this host has what labs need. Exit code 4 if something is missing.
+    """Check that this host has what labs need. Exit code 4: something is missing.
 
-    With --spec (and create's other options), memory, disk and cores are checked against that spec. If other hosts
-    have joined its site, they are compared with it.
+    With a spec, memory, disk and cores are checked against it. Hosts that have joined its site are compared with it.
+
+    Examples:
+      winlab doctor
+      winlab doctor 3-2-1
     """
     from winlab.cli.kinds import supplies as kinds
     from winlab.operations import host
@@ -96,7 +101,13 @@ def setup(
         str, typer.Option(help="This host's address for tunnels to other hosts of its site.", metavar="ADDRESS")
     ] = "",
 ) -> None:
-    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat."""
+    """Prepare libvirt, Open vSwitch, OVN, the external bridge and NAT. Needs root; safe to repeat.
+
+    Examples:
+      sudo winlab host setup
+      sudo winlab host setup --install
+      sudo winlab host setup --join ann@host-1
+    """
     from winlab.operations import host
 
     with current().shown() as tell:
@@ -114,7 +125,7 @@ def setup(
         say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; {labs}.")
 
 
-@_host.command(hidden=True)
+@_host.command(cls=NoResult, hidden=True)
 def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION.")] = "") -> None:
     """Admit another host to this one's site: 'winlab host setup --join' of that host runs it. Needs root."""
     from winlab.operations import host
@@ -127,11 +138,17 @@ def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION."
 @_host.command()
 def teardown(
     force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Undo everything that 'winlab host setup' did. Needs root."""
+    """Undo everything that 'winlab host setup' did. Needs root.
+
+    Examples:
+      sudo winlab host teardown
+    """
     from winlab.cli.kinds import supplies as kinds
     from winlab.operations import host
 
+    consent.require(yes, "The services, network and packages' settings that 'winlab host setup' made will be removed.")
     with current().shown() as tell:
         host.teardown(tell, force=force)
     if not current().answer(kinds.Removal, [kinds.Removal(name=socket.gethostname())]):
@@ -145,21 +162,19 @@ def recover(
             "--from", help="On the first host: take the databases from the host that recovered them.", metavar="ADDRESS"
         ),
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Have OVN's databases on this host alone, after two of the three hosts that had them are lost. Needs root.
 
-    Example: sudo winlab hypervisor recover
+    Examples:
+      sudo winlab hypervisor recover
     """
     from winlab.operations import host
 
     with current().shown() as tell:
         lost = [] if source else host.find_lost(tell)
-    said = RECOVERY.format(", ".join(lost) or "none")
-    if source:
-        said = f"This host's databases are replaced by those of {source}."
-    if not yes:
-        typer.confirm(f"{said} Continue?", err=True, abort=True)
+    said = f"This host's databases are replaced by those of {source}." if source else RECOVERY.format(", ".join(lost))
+    consent.require(yes, said)
     with current().shown() as tell:
         host.recover(tell, source)
     if not _answer({}):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from winlab.cli.common import print_table, say
+from winlab.cli import consent
+from winlab.cli.app import App
+from winlab.cli.common import Yes, print_table, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.host import recover
 from winlab.cli.session import current
@@ -16,7 +18,7 @@ from winlab.errors import ExitCode
 if TYPE_CHECKING:
     from winlab.hosts import Listed
 
-app = typer.Typer(help="The hosts that carry a site's labs.", no_args_is_help=True)
+app = App(help="The hosts that carry a site's labs.", no_args_is_help=True)
 app.command()(recover)
 
 Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]
@@ -29,7 +31,8 @@ def add(
 ) -> None:
     """Add a host that has joined this site with 'winlab host setup --join', or read its facts again.
 
-    Example: winlab hypervisor add hypervisor-2 qemu+ssh://ann@host2/system
+    Examples:
+      winlab hypervisor add hypervisor-2 qemu+ssh://ann@host2/system
     """
     from winlab.hosts import Hosts
 
@@ -41,9 +44,10 @@ def add(
 
 @app.command("list")
 def list_hypervisors() -> None:
-    """Show all hypervisors of this site. Exit code 20 if some do not answer.
+    """List all hypervisors of this site. Exit code 20: some do not answer.
 
-    Example: winlab hypervisor list
+    Examples:
+      winlab hypervisor list
     """
     from winlab.hosts import Hosts
 
@@ -63,9 +67,10 @@ def list_hypervisors() -> None:
 
 @app.command()
 def show(name: Name) -> None:
-    """Show everything that is known of a hypervisor. Exit code 20 if it does not answer.
+    """Show everything that is known of a hypervisor. Exit code 20: it does not answer.
 
-    Example: winlab hypervisor show hypervisor-2
+    Examples:
+      winlab hypervisor show hypervisor-2
     """
     from winlab.hosts import Hosts
 
@@ -87,7 +92,9 @@ def drain(
 ) -> None:
     """Move all nodes of your labs away from a hypervisor. It gets no new ones until --undo or 'add'.
 
-    Example: winlab hypervisor drain hypervisor-2
+    Examples:
+      winlab hypervisor drain hypervisor-2
+      winlab hypervisor drain hypervisor-2 --undo
     """
     from winlab.cli.kinds import labs as kinds
     from winlab.hosts import Hosts
@@ -111,7 +118,8 @@ def remove(
 ) -> None:
     """Remove a hypervisor that no lab or snapshot is on from this site. The host itself is not changed.
 
-    Example: winlab hypervisor remove hypervisor-2
+    Examples:
+      winlab hypervisor remove hypervisor-2
     """
     from winlab.cli.kinds import supplies as kinds
     from winlab.hosts import Hosts
@@ -122,14 +130,16 @@ def remove(
 
 
 @app.command()
-def forget(name: Name) -> None:
+def forget(name: Name, yes: Yes = False) -> None:
     """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
 
-    Example: sudo winlab hypervisor forget hypervisor-2
+    Examples:
+      sudo winlab hypervisor forget hypervisor-2
     """
     from winlab.cli.kinds import supplies as kinds
     from winlab.hosts import Hosts
 
+    consent.require(yes, f"All machines and volumes of labs on '{name}' will count as gone.")
     with current().shown() as tell:
         Hosts().forget(name, listener=tell)
     if not current().answer(kinds.Removal, [kinds.Removal(name=name)]):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, ImageName, Mirror, print_table, report_silent, say
+from winlab.cli.app import App
+from winlab.cli.common import AcceptEula, ImageName, Mirror, Yes, print_table, report_silent, say
 from winlab.cli.flags import AllowPath, BundleFlags, ChangeFlags, Changes, Iso, spread
 from winlab.cli.session import current
 from winlab.cli.work import plan_of
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from winlab.supplies import CachedImage, Item
 
 SOURCES = BundleFlags()
-app = typer.Typer(help="The images that nodes are made from.", no_args_is_help=True)
+app = App(help="The images that nodes are made from.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_images() -> None:
-    """Show all image recipes, and the images in the cache."""
+    """List all image recipes, and the images in the cache.
+
+    Examples:
+      winlab image list
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -83,7 +88,11 @@ WHICH = typer.Argument(metavar="IMAGE", help="A name, or a key from 'winlab imag
 
 @app.command()
 def show(which: Annotated[str, WHICH]) -> None:
-    """Show everything that winlab knows about a cached image."""
+    """Show everything that winlab knows about a cached image.
+
+    Examples:
+      winlab image show windows-2022
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -97,11 +106,23 @@ def show(which: Annotated[str, WHICH]) -> None:
     print_table(["WHAT", "VALUE"], rows)
 
 
+def _rows(name: str, value: object) -> list[list[str]]:
+    """The rows of a fact: a mapping has one for each of its keys."""
+    if isinstance(value, dict):
+        return [row for key, inner in value.items() for row in _rows(f"{name} {key}", inner)]
+    return [[name, _mib(value) if name == "size" and isinstance(value, int) else str(value)]]
+
+
 @app.command()
 def verify(
     which: Annotated[str | None, typer.Argument(metavar="[IMAGE]", help=WHICH.help, show_default=False)] = None,
 ) -> None:
-    """Read a cached image, or all of them, and compare them with their SHA-256."""
+    """Read one cached image, or all, and compare them with their SHA-256.
+
+    Examples:
+      winlab image verify
+      winlab image verify debian-13
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -112,14 +133,16 @@ def verify(
 
 
 @app.command()
-def rm(which: Annotated[str, WHICH]) -> None:
-    """Remove an image from the cache; a golden image also from the pool. Labs keep their other volumes.
+def rm(which: Annotated[str, WHICH], yes: Yes = False) -> None:
+    """Delete an image from the cache and, if it is golden, from the pool. Images that labs use are kept.
 
-    A golden image that a lab is based on is not removed.
+    Examples:
+      winlab image rm windows-2022
     """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
+    consent.require(yes, f"The image '{which}' will be deleted; it may have to be built or downloaded again.")
     freed, left = Supplies().remove_image(which)
     if current().answer(kinds.Removal, [kinds.Removal(name=which, bytes=freed, problem=left)]):
         return
@@ -133,7 +156,11 @@ def export(
     which: Annotated[str, WHICH],
     to: Annotated[Path, typer.Option("--to", help="Where to write it.", metavar="FILE", show_default=False)],
 ) -> None:
-    """Write an image to a file, for another host."""
+    """Write an image to a file, for another host.
+
+    Examples:
+      winlab image export windows-2022 --to windows-2022.image
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -147,7 +174,11 @@ def export(
 def bring(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A file that 'image export' wrote.", show_default=False)],
 ) -> None:
-    """Import an exported image into the cache."""
+    """Import an exported image into the cache.
+
+    Examples:
+      winlab image import windows-2022.image
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -176,6 +207,10 @@ def build(
     """Build or download what an image's nodes are made from; quick if it already exists.
 
     For Windows that is a golden image, which labs clone: installed, with containerd and Kubernetes, and generalized.
+
+    Examples:
+      winlab image build debian-13
+      winlab image build windows-2022 --iso server.iso
     """
     from winlab import Supplies
 
@@ -209,7 +244,11 @@ def add(
     iso: Annotated[Path, typer.Option("--iso", help="The ISO; it is copied.", metavar="PATH", show_default=False)],
     sha256: Annotated[str | None, typer.Option("--sha256", help="The expected SHA-256.", metavar="DIGEST")] = None,
 ) -> None:
-    """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on."""
+    """Copy your own ISO, of Windows or of the virtio drivers, into the cache; create uses it from then on.
+
+    Examples:
+      winlab image add windows-2022 --iso server.iso
+    """
     from winlab import Supplies
 
     with current().shown() as tell:
@@ -228,7 +267,11 @@ def pull(
 ) -> None:
     """Download Microsoft's evaluation ISO, or the virtio drivers, into the cache; create uses it from then on.
 
-    An interrupted download is resumed.
+    Interrupted downloads are resumed.
+
+    Examples:
+      winlab image pull windows-2022
+      winlab image pull virtio-win
     """
     from winlab import Supplies
 
@@ -247,12 +290,21 @@ def _say(image: CachedImage) -> None:
 @app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    yes: Yes = False,
 ) -> None:
-    """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses."""
+    """Remove cached images that no recipe needs any more, and base volumes that no lab and no snapshot uses.
+
+    Examples:
+      winlab image prune --dry-run
+      winlab image prune --yes
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
     supplies = Supplies()
+    if not dry_run and consent.asks(yes) and (found := supplies.prune(dry_run=True)):
+        names = ", ".join(f"{one.name} ({_mib(one.size)})" for one in found)
+        consent.require(yes, f"These will be removed: {names}.")
     removed = supplies.prune(dry_run=dry_run)
     kept = supplies.kept_for_snapshots()
     report_silent(supplies.site)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab.cli import consent, table
+from winlab.cli.app import App
 from winlab.cli.common import AcceptEula, Mirror, print_table, say
 from winlab.cli.flags import ChangeFlags, spread
 from winlab.cli.session import current
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from winlab.supplies import Inspection, WimImage
 
 CHANGES = ChangeFlags()
-app = typer.Typer(help="Windows installation media.", no_args_is_help=True)
+app = App(help="Windows installation media.", no_args_is_help=True)
 
 
 @app.command()
@@ -29,7 +30,12 @@ def inspect(
     ] = False,
     tree: Annotated[bool, typer.Option("--tree", help="List all files.")] = False,
 ) -> None:
-    """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed."""
+    """Identify an ISO and say whether winlab can install from it. It is neither mounted nor changed.
+
+    Examples:
+      winlab iso inspect server.iso
+      winlab iso inspect server.iso --sha256
+    """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds
 
@@ -55,6 +61,9 @@ def build(
     """Export one self-contained ISO that installs Windows unattended, for use outside winlab.
 
     Its passwords and keys are new, and are written to a folder beside it: NAME.credentials.
+
+    Examples:
+      winlab iso build --to unattended.iso --iso server.iso
     """
     from winlab import Supplies
     from winlab.cli.kinds import supplies as kinds

@@ -34,7 +34,8 @@ Without --kubeconfig, list the clusters that this host shows.
 Examples:
   winlab join
   winlab join --check --kubeconfig admin.conf
-  winlab join --kubeconfig admin.conf --workers 2 --os windows-2022 --lab mine
+  winlab join --kubeconfig admin.conf --lab mine
+  winlab join --kubeconfig admin.conf --workers 2 --os windows-2022
 """
 
 

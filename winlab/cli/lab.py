@@ -11,13 +11,14 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, print_table, report_silent, say
+from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, Yes, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
 from winlab.cli.flags import SourceFlags, SpecFlags, spread
 from winlab.cli.nodes import answer_nodes, items
 from winlab.cli.session import LabName, current
 from winlab.cli.snapshot import FreshCredentials, show_copied
+from winlab.cli.words import LabWord
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode, UsageError
 
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     app.command()(spread(plan))
     app.command()(status)
     app.command("list")(list_labs)
+    app.command()(protect)
     app.command()(destroy)
 
 
@@ -61,7 +63,13 @@ def create(
     fresh_credentials: FreshCredentials = False,
     anyone: Anyone = False,
 ) -> None:
-    """Create a lab, or resume an interrupted one."""
+    """Create a lab, or resume an interrupted one.
+
+    Examples:
+      winlab create 1-1-1 --rehearse   # without Windows media
+      winlab create lab.yaml --lab ci
+      winlab create 1-2-1 --set workers.memory=4GiB
+    """
     from winlab import Lab
     from winlab.cli.progress import clock
 
@@ -118,7 +126,13 @@ def plan(
         typer.Option("--render", help="Write every file that guests and libvirt would get.", metavar="DIR"),
     ] = None,
 ) -> None:
-    """Show everything that would exist, without touching anything."""
+    """Check a spec, and show everything that create would make. Nothing is touched.
+
+    Examples:
+      winlab plan 1-2-1 --os windows-2025
+      winlab plan lab.yaml --render out   # also write every file of it
+      winlab plan 1-1-1 -o json
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -140,12 +154,19 @@ def plan(
 
 
 def status(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     watch: Annotated[
         bool, typer.Option("--watch", help="Follow what changes the lab, and what each node is doing, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do."""
+    """Show a lab's nodes. Exit code 0: all answer; 20: some don't; 21: none do.
+
+    Examples:
+      winlab status
+      winlab status ci --watch
+      winlab status ci -o json
+    """
     from winlab import Lab
 
     if watch:
@@ -164,11 +185,6 @@ def _show_status(lab: Lab) -> ExitCode:
 
     statuses = lab.status()
     faults = active(lab)
-    rows = []
-    for node in statuses:
-        tag = node.tag
-        answers = {True: "yes", False: "no", None: "-"}[node.answers]
-        rows.append([tag.node, tag.role, tag.image, node.state, answers, tag.address, tag.floating])
     if not current().answer(kinds.Node, items(lab, statuses, faults)):
         from winlab.cli.status_view import show
 
@@ -180,7 +196,12 @@ def _show_status(lab: Lab) -> ExitCode:
 
 
 def list_labs() -> None:
-    """Show all labs of this host, and of the other hypervisors of its site. Exit code 20: some did not answer."""
+    """List all labs of this host and its site. Exit code 20: a hypervisor does not answer.
+
+    Examples:
+      winlab list
+      winlab list -o json
+    """
     from winlab import Lab
 
     found = Lab.overview()
@@ -232,24 +253,55 @@ def _show_left(left: Sequence[Left]) -> None:
         say(one)
 
 
-def destroy(
+def protect(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
+    off: Annotated[bool, typer.Option("--off", help="End the protection.")] = False,
+    anyone: Anyone = False,
+) -> None:
+    """Guard a lab: destroy, reset and the removal of nodes are refused until 'protect --off'.
+
+    All users see it: it is recorded in the lab's machines. Stopping and changing the lab is still possible.
+
+    Examples:
+      winlab protect ci
+      winlab protect ci --off
+    """
+    from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
+
+    Lab(lab, anyone=anyone).protect(wanted=not off)
+    if not current().answer(kinds.Protection, [kinds.Protection(name=lab, protected=not off)]):
+        say(f"The lab '{lab}' is {'not ' if off else ''}protected now.")
+
+
+def destroy(
+    _word: LabWord = None,
+    lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
     anyone: Anyone = False,
 ) -> None:
     """Remove a lab and every trace of it. Images are kept for the next one.
 
     Exit code 20: a hypervisor does not answer; what the lab has there is removed when it does.
+
+    Examples:
+      winlab destroy ci
+      winlab destroy ci --yes
     """
     from winlab import Lab
     from winlab.cli.kinds import supplies as kinds
 
     own = Lab(lab)
+    if consent.asks(yes) and (machines := own.machines()):
+        nodes = ", ".join(machine.tag.node for machine in machines)
+        consent.require(yes, f"The lab '{lab}' and everything on its nodes ({nodes}) will be removed.")
     with current().shown() as tell:
         removed = own.destroy(anyone=anyone, listener=tell)
     left = own.left()
     row = kinds.Removal(name=lab, removed=bool(removed or left), left=_left_items(left))
     if not current().answer(kinds.Removal, [row]):
         rest = " as far as it could be reached" if left else ""
-        say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is nothing of a lab '{lab}'.")
+        say(f"The lab '{lab}' is gone{rest}." if removed or left else f"There is no lab '{lab}'; nothing was removed.")
         _show_left(left)
     raise typer.Exit(ExitCode.PARTLY if left else ExitCode.OK)

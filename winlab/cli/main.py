@@ -13,13 +13,14 @@ from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winlab import files
 from winlab.cli import (
     bundle,
     cluster,
+    config,
     copy,
+    defaults,
     execute,
     fault,
     host,
@@ -27,6 +28,7 @@ from winlab.cli import (
     image,
     iso,
     lab,
+    manual,
     node,
     outlets,
     power,
@@ -39,12 +41,15 @@ from winlab.cli import (
     spec,
     support,
     test,
+    tree,
     watch,
+    words,
 )
-from winlab.cli.common import drop_output, say
+from winlab.cli.app import App, Group
+from winlab.cli.common import Output, drop_output, say
 from winlab.cli.result import requested
-from winlab.cli.session import Session, begin, current, equip
-from winlab.errors import ExitCode, Failure, HostError, LabError, WinlabError
+from winlab.cli.session import Events, Format, Session, begin, checked_lab, current
+from winlab.errors import ExitCode, Failure, HostError, LabError, UsageError, WinlabError
 from winlab.printable import indented
 from winlab.version import __version__
 
@@ -53,11 +58,7 @@ class _Interrupted(Exception):
     """Ctrl-C, or a signal that acts like it, in a form that Typer passes on: Typer would end without a message."""
 
 
-class _Commands(TyperGroup):
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        equip(self)
-
+class _Commands(Group):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options before the command."""
         with _explained():
@@ -74,29 +75,31 @@ class _Commands(TyperGroup):
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Keep what Typer says about a command line that it can't parse, for programs; it prints that only for people."""
+    """Have the error of a command line that can't be parsed in the format that it asks for, wherever that stands.
+
+    What Typer says about it is kept for programs; for people Typer prints it.
+    """
+    session = current()
     try:
         yield
     except Exception as error:
-        if not hasattr(error, "format_message"):  # Typer's own errors have it
-            raise
-        session, context = current(), getattr(error, "ctx", None)
-        where = context.command_path if context else "winlab"
-        cure = f"See '{where} --help'."
-        what = error.format_message()
-        session.misused = (Failure(what, cure=cure, exit_code=int(ExitCode.USAGE), error="UsageError"),)
-        if session.for_people:
+        is_typers = hasattr(error, "format_message")  # Typer's own errors have it
+        if is_typers:
+            context = getattr(error, "ctx", None)
+            where = context.command_path if context else "winlab"
+            what, cure = error.format_message(), f"See '{where} --help'."  # type: ignore[attr-defined]
+            session.misused = (Failure(what, cure=cure, exit_code=int(ExitCode.USAGE), error="UsageError"),)
+        if session.for_people and (is_typers or (isinstance(error, UsageError) and not session.is_parsed)):
             session.output = requested(sys.argv[1:])
         raise
 
 
-app = typer.Typer(
+app = App(
     name="winlab",
     cls=_Commands,
-    help="A hybrid Kubernetes lab (Linux controllers, Windows workers) on your own hypervisor, in one command.",
+    help=tree.SUMMARY,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WINLAB"},
 )
 lab.register(app)
 node.register(app)
@@ -112,6 +115,7 @@ reconcile.register(app)
 snapshot.register(app)
 host.register(app)
 schema.register(app)
+manual.register(app)
 app.add_typer(support.app, name="support")
 app.add_typer(fault.app, name="fault")
 app.add_typer(hypervisor.app, name="hypervisor")
@@ -119,6 +123,7 @@ app.add_typer(image.app, name="image")
 app.add_typer(iso.app, name="iso")
 app.add_typer(bundle.app, name="bundle")
 app.add_typer(spec.app, name="spec")
+app.add_typer(config.app, name="config")
 app.add_typer(test.app, name="test")
 
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
@@ -132,12 +137,39 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+def _quiet(wanted: bool) -> None:
+    current().quiet |= wanted
+
+
+def _debug(wanted: bool) -> None:
+    current().debug |= wanted
+
+
 @app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", envvar="WINLAB_DEBUG", help="Show tracebacks of errors.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,  # noqa: ARG001
+def _options(  # every command has those of tree.SHARED, too
+    ctx: typer.Context,
+    lab: Annotated[
+        str | None, typer.Option("--lab", metavar="NAME", allow_from_autoenv=False, help="The lab's name.")
+    ] = None,
+    output: Format = Output.TABLE,  # noqa: ARG001
+    events: Events = None,  # noqa: ARG001
+    quiet: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--quiet", "-q", envvar="WINLAB_QUIET", expose_value=False, callback=_quiet, help="No progress."),
+    ] = False,
+    debug: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option("--debug", envvar="WINLAB_DEBUG", expose_value=False, callback=_debug, help="Show tracebacks."),
+    ] = False,
+    version: Annotated[  # noqa: ARG001
+        bool,
+        typer.Option(
+            "--version", "-V", callback=_version, is_eager=True, allow_from_autoenv=False, help="Its version."
+        ),
+    ] = False,
 ) -> None:
-    current().debug = debug
+    if lab is not None:
+        words.note(ctx, "lab", checked_lab(lab))
 
 
 def explain(error: WinlabError) -> str:
@@ -204,7 +236,9 @@ def _run(session: Session) -> int:
     failed: Exception | KeyboardInterrupt | None = None
     code, archive = int(ExitCode.OK), None
     try:
-        app()
+        manual.prepare_completion()
+        with defaults.applied() as session.from_file:
+            app(prog_name=manual.PROGRAM)
         sys.stdout.flush()
     except SystemExit as ended:  # Typer ends a command this way
         code = int(ended.code or 0)

@@ -9,24 +9,40 @@ from typing import Annotated
 import typer
 
 from winlab import files, settings
+from winlab.cli.app import NoResult
 from winlab.cli.common import NodeName, say
 from winlab.cli.complete import complete_hypervisors
 from winlab.cli.session import LabName, current
+from winlab.cli.verbatim import Verbatim
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
-    app.command()(ssh)
-    app.command()(serial)
+    app.command(cls=Verbatim)(ssh)
+    app.command(cls=NoResult)(serial)
     app.command()(screenshot)
     app.command()(move)
 
 
-def ssh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Open an ssh session on a node. Its host key is already known."""
+def ssh(
+    node: NodeName,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A command to run there, in place of a session.", metavar="[-- COMMAND]", show_default=False
+        ),
+    ] = None,
+    lab: LabName = settings.DEFAULT_LAB,
+) -> None:
+    """Open an ssh session on a node, or run a command in one. Its host key is already known.
+
+    Examples:
+      winlab ssh node-1
+      winlab ssh ci/controller-1 -- uname -a
+    """
     from winlab import Lab, run
 
-    run.replace(Lab(lab).node(node).ssh())
+    run.replace(Lab(lab).node(node).ssh(command or ()))
 
 
 def serial(
@@ -34,7 +50,12 @@ def serial(
     lab: LabName = settings.DEFAULT_LAB,
     log: Annotated[bool, typer.Option("--log", help="Print what the port has written so far, and exit.")] = False,
 ) -> None:
-    """Connect the terminal to a node's serial port. Ctrl-] leaves."""
+    """Connect the terminal to a node's serial port. Press Ctrl-] to leave.
+
+    Examples:
+      winlab serial controller-1
+      winlab serial node-1 --log > node-1.log
+    """
     from winlab import Lab
 
     there = Lab(lab).node(node)
@@ -54,7 +75,12 @@ def screenshot(
     file: Annotated[Path, typer.Argument(help="The PNG file to write, or '-'.")],
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Write a node's screen to a PNG file."""
+    """Write a node's screen to a PNG file.
+
+    Examples:
+      winlab screenshot node-1 node-1.png
+      winlab screenshot node-1 - > node-1.png
+    """
     from winlab import Lab
     from winlab.cli.kinds import supplies as kinds
     from winlab.errors import UsageError
@@ -76,7 +102,9 @@ def move(
 ) -> None:
     """Move a node to another hypervisor with its disks, while it runs if possible. Run again, it finishes.
 
-    Example: winlab move node-1 hypervisor-2
+    Examples:
+      winlab move node-1 hypervisor-2
+      winlab move node-1 hypervisor-2 --cold
     """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds

@@ -28,6 +28,7 @@ def items(lab: Lab, statuses: Sequence[Any], faults: Sequence[Fault]) -> Iterato
     """Nodes as items of a result."""
     from winlab.cli.kinds import labs as kinds
 
+    protected = lab.protected_by() is not None
     for node in statuses:
         tag = node.tag
         yield kinds.Node(
@@ -42,6 +43,7 @@ def items(lab: Lab, statuses: Sequence[Any], faults: Sequence[Fault]) -> Iterato
             external=tag.floating,
             problem=node.problem,
             autostart=node.autostart,
+            protected=protected,
             hypervisor=node.hypervisor,
             user=tag.user,
             cluster=tag.is_member,

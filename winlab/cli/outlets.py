@@ -12,8 +12,10 @@ from typing import Annotated, Literal
 import typer
 
 from winlab import settings
+from winlab.cli.app import NoResult
 from winlab.cli.common import NodeName, say
 from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord
 
 LOOK = 0.2  # seconds between two checks whether ssh still runs
 
@@ -21,10 +23,10 @@ LOOK = 0.2  # seconds between two checks whether ssh still runs
 def register(app: typer.Typer) -> None:
     """Add the commands to *app*."""
     app.command("port-forward")(port_forward)
-    app.command("ssh-config")(ssh_config)
-    app.command()(hosts)
+    app.command("ssh-config", cls=NoResult)(ssh_config)
+    app.command(cls=NoResult)(hosts)
     app.command()(env)
-    app.command()(inventory)
+    app.command(cls=NoResult)(inventory)
     app.command()(credentials)
 
 
@@ -35,7 +37,8 @@ def port_forward(
 ) -> None:
     """Forward ports of this host's loopback to a node's, by ssh, until Ctrl-C.
 
-    Example: winlab port-forward node-1 8080:80
+    Examples:
+      winlab port-forward node-1 8080:80
     """
     from winlab import Lab
     from winlab.cli.kinds import access as kinds
@@ -56,20 +59,22 @@ def port_forward(
     raise GuestError(f"The ssh connection to '{node}' was lost.", why=why, cure="Run the same command again.")
 
 
-def ssh_config(lab: LabName = settings.DEFAULT_LAB) -> None:
+def ssh_config(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Print entries for ~/.ssh/config, so that ssh, scp, rsync and editors know the nodes, as NODE.LAB.
 
-    Example: winlab ssh-config >> ~/.ssh/config; ssh node-1.lab
+    Examples:
+      winlab ssh-config >> ~/.ssh/config   # then: ssh node-1.lab
     """
     from winlab import Lab
 
     say(Lab(lab).ssh_config(), end="")
 
 
-def hosts(lab: LabName = settings.DEFAULT_LAB) -> None:
+def hosts(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Print lines for /etc/hosts: the nodes' addresses and names.
 
-    Example: winlab hosts | sudo tee -a /etc/hosts
+    Examples:
+      winlab hosts | sudo tee -a /etc/hosts
     """
     from winlab import Lab
 
@@ -77,14 +82,18 @@ def hosts(lab: LabName = settings.DEFAULT_LAB) -> None:
 
 
 def env(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     shell: Annotated[
-        Literal["sh", "fish"] | None, typer.Option("--shell", help="By default as SHELL says: fish, or else sh.")
+        Literal["sh", "fish"] | None,
+        typer.Option("--shell", help="Default: what SHELL says: fish, or else sh.", metavar="sh|fish"),
     ] = None,
 ) -> None:
     """Print commands for your shell, after which winlab and kubectl use this lab.
 
-    Examples: eval "$(winlab env --lab ci)" · winlab env --lab ci | source (fish)
+    Examples:
+      eval "$(winlab env ci)"
+      winlab env ci | source   # in fish
     """
     from winlab import Lab
     from winlab.cli.kinds import access as kinds
@@ -103,10 +112,11 @@ def _fish(text: str) -> str:
     return f"'{escaped}'"
 
 
-def inventory(lab: LabName = settings.DEFAULT_LAB) -> None:
+def inventory(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Print an inventory for Ansible: groups by role, system and pool. There is no password in it.
 
-    Example: winlab inventory > hosts.yaml; ansible -i hosts.yaml linux -m ping
+    Examples:
+      winlab inventory > hosts.yaml   # then: ansible -i hosts.yaml linux -m ping
     """
     from winlab import Lab
 
@@ -118,7 +128,12 @@ def credentials(
     password: Annotated[bool, typer.Option("--password", help="Print only the password.")] = False,
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Print a node's user, and its password or ssh key. They are the lab's secrets."""
+    """Print a node's user, and its password or ssh key. They are the lab's secrets.
+
+    Examples:
+      winlab credentials node-1
+      winlab credentials node-1 --password
+    """
     from winlab import Lab
     from winlab.cli.kinds import access as kinds
     from winlab.errors import NotFoundError

@@ -17,8 +17,8 @@ from winlab.design.spec.sizes import human
 
 REACH = {
     "internet": "internet and the host's networks; no other labs; on this host only DNS and ping",
-    "labs": "as internet, and OTHER LABS whose network.reach is labs or all",
-    "all": "everything: internet, OTHER LABS whose network.reach is labs or all, and THIS HOST'S OWN SERVICES",
+    "labs": "as above, and OTHER LABS whose network.reach is labs or all",
+    "all": "everything: the internet, OTHER LABS whose network.reach is labs or all, and THIS HOST'S OWN SERVICES",
 }
 
 
@@ -142,9 +142,9 @@ def _details(plan: Plan) -> None:
         [[n.name, n.hypervisor, n.domain, n.uuid, n.port, n.bus, n.nic] for n in plan.nodes],
     )
     print_table(
-        ["NODE", "VOLUME", "FORMAT", "SIZE", "OVER"],
+        ["NODE", "VOLUME", "FORMAT", "SIZE", "BACKING"],
         [
-            [n.name, v.name, v.format, human(v.capacity_mib) if v.capacity_mib else "of its content", v.backing or ""]
+            [n.name, v.name, v.format, human(v.capacity_mib) if v.capacity_mib else "auto", v.backing or ""]
             for n in plan.nodes
             for v in n.volumes
         ],

@@ -11,13 +11,15 @@ from winlab import settings
 from winlab.cli.common import Anyone, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord, bare_nodes
 
 NodeNames = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Names of nodes; without any, the whole lab.",
+        help="Nodes: NODE, or LAB/NODE; without any, the whole lab.",
         autocompletion=complete_nodes,
-        metavar="[NODE]...",
+        callback=bare_nodes,
+        metavar="[NODE...]",
         show_default=False,
     ),
 ]
@@ -39,7 +41,13 @@ def stop(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Shut down a lab or nodes of it, workers before controllers."""
+    """Shut down a lab or nodes of it, workers before controllers.
+
+    Examples:
+      winlab stop   # the whole lab
+      winlab stop node-1 node-2
+      winlab stop ci/node-1 --force
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -52,7 +60,12 @@ def start(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Start a lab or nodes of it, controllers first; ends when they are Ready."""
+    """Start a lab or nodes of it, controllers first, and wait until they are Ready.
+
+    Examples:
+      winlab start --lab ci
+      winlab start node-1
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -65,7 +78,12 @@ def restart(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Shut down and start a lab or nodes of it; ends when they are Ready."""
+    """Shut down and start a lab or nodes of it, and wait until they are Ready.
+
+    Examples:
+      winlab restart node-1
+      winlab restart --lab ci
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -78,7 +96,12 @@ def suspend(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Suspend a lab or nodes of it in memory, until 'resume'."""
+    """Suspend a lab or nodes of it in memory, until 'resume'.
+
+    Examples:
+      winlab suspend
+      winlab suspend node-1
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -91,7 +114,12 @@ def resume(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Resume what is suspended or paused, and set the clocks; ends when the nodes are Ready."""
+    """Resume what is suspended or paused, set the clocks, and wait until the nodes are Ready.
+
+    Examples:
+      winlab resume
+      winlab resume ci/node-1
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -112,11 +140,19 @@ def _show(lab: str, switched: Sequence[Any]) -> None:
 
 
 def autostart(
-    when: Annotated[Literal["on", "off"], typer.Argument(help="Whether the lab starts with the host.")],
+    when: Annotated[
+        Literal["on", "off"], typer.Argument(help="Whether the lab starts when the host boots.", metavar="on|off")
+    ],
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Choose whether a lab starts with the host."""
+    """Turn start at boot on or off for a lab.
+
+    Examples:
+      winlab autostart on
+      winlab autostart off ci
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 

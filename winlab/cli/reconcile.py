@@ -11,10 +11,12 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, NodeName, Until, UntilWhen, print_table, say
+from winlab.cli.app import App
+from winlab.cli.common import AcceptEula, Anyone, NodeName, Until, UntilWhen, Yes, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
 from winlab.cli.flags import ChangeFlags, SourceFlags, spread
 from winlab.cli.session import LabName, current
+from winlab.cli.words import note_spec
 from winlab.cli.work import plan_of
 from winlab.errors import ExitCode
 
@@ -22,13 +24,21 @@ if TYPE_CHECKING:
     from winlab import Difference, Lab, Spec
 
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-app = typer.Typer(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
-SpecName = Annotated[
+app = App(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
+SpecName = Annotated[  # no variable: it must not change a lab
+    str | None,
+    typer.Option(
+        "--spec", "-s", allow_from_autoenv=False, help="The spec.", autocompletion=complete_specs, metavar="SPEC"
+    ),
+]
+AnotherSpec = Annotated[
     str | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="As for create: 1-2-1, a name in specs/, or a YAML file; default: the spec that the lab was made from.",
+        help="As for create, also as --spec SPEC; default: the spec that the lab was made from.",
         autocompletion=complete_specs,
+        callback=note_spec,
+        show_default=False,
     ),
 ]
 PoolName = Annotated[
@@ -54,11 +64,17 @@ def register(main: typer.Typer) -> None:
 
 
 def diff(
+    _word: AnotherSpec = None,
     spec: SpecName = None,
     changes: ChangeFlags = CHANGES,
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing."""
+    """Show what 'apply' would change in an existing lab. Exit code 22: something; 0: nothing.
+
+    Examples:
+      winlab diff --set workers.count=3
+      winlab diff lab.yaml --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab)
@@ -69,6 +85,7 @@ def diff(
 
 
 def apply(
+    _word: AnotherSpec = None,
     spec: SpecName = None,
     changes: ChangeFlags = CHANGES,
     lab: LabName = settings.DEFAULT_LAB,
@@ -77,13 +94,23 @@ def apply(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
 ) -> None:
-    """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen."""
+    """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen.
+
+    Examples:
+      winlab apply --set workers.count=3
+      winlab apply --set workers.memory=4GiB --restart
+      winlab apply lab.yaml --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(own, _spec(own, spec, changes), sources, until, accept_eula=accept_eula, restart=restart, force=force)
+    _carry_out(
+        own, _spec(own, spec, changes), sources, until,
+        accept_eula=accept_eula, restart=restart, force=force, yes=yes,
+    )  # fmt: skip
 
 
 def add(
@@ -95,7 +122,12 @@ def add(
     accept_eula: AcceptEula = False,
     anyone: Anyone = False,
 ) -> None:
-    """Add nodes to a pool of an existing lab."""
+    """Add nodes to a pool of an existing lab.
+
+    Examples:
+      winlab node add
+      winlab node add linux --count 2
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
@@ -109,13 +141,19 @@ def remove(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
 ) -> None:
-    """Drain the last node of a pool, delete it from the cluster, and remove it."""
+    """Drain the last node of a pool, delete it from the cluster, and remove it.
+
+    Examples:
+      winlab node remove node-2
+      winlab node remove ci/node-2 --force
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.shrunk(node), sources, until, accept_eula=accept_eula, force=force)
+    _carry_out(own, own.shrunk(node), sources, until, accept_eula=accept_eula, force=force, yes=yes)
 
 
 def rebuild(
@@ -135,16 +173,22 @@ def rebuild(
     sources: SourceFlags = SOURCES,
     until: UntilWhen = Until.CLUSTER,
     accept_eula: AcceptEula = False,
+    yes: Yes = False,
     anyone: Anyone = False,
 ) -> None:
-    """Drain a worker, remove it, and make it again with the same name and addresses."""
+    """Drain a worker, remove it, and make it again with the same name and addresses.
+
+    Examples:
+      winlab node rebuild node-1
+      winlab node rebuild node-1 --on hypervisor-2
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone)
-    loss = "what is on its disk is lost, also the volumes of its pods that are kept there."
-    say(f"'{node}' is made anew: {loss}", error=True)
+    if current().for_people:
+        say(f"Rebuilding '{node}'. Everything on its disk is lost, including local pod volumes.", error=True)
     spec = own.elsewhere(node, on) if on else own.unchanged()
-    _carry_out(own, spec, sources, until, accept_eula=accept_eula, force=force, rebuild=node, on=on)
+    _carry_out(own, spec, sources, until, accept_eula=accept_eula, force=force, rebuild=node, on=on, yes=yes)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
@@ -171,6 +215,7 @@ def _carry_out(
     force: bool = False,
     rebuild: str = "",
     on: str = "",
+    yes: bool = True,
 ) -> None:
     from winlab.cli.progress import clock
 
@@ -178,6 +223,9 @@ def _carry_out(
     difference = lab.diff(made, rebuild=rebuild)
     if current().for_people and difference:
         _show(lab.name, difference)
+    removed = [row.what.removeprefix("node ") for row in difference.changes if row.kind == "removed"]
+    if lost := [rebuild] if rebuild else removed:
+        consent.require(yes, f"These will be removed with everything on them: {', '.join(lost)}.")
     accepted = consent.accepted(accept_eula, lab.terms(made))
     begun = time.monotonic()
     with current().shown() as tell:

@@ -11,6 +11,7 @@ from winlab import settings
 from winlab.cli.common import Anyone, print_table, say
 from winlab.cli.complete import complete_nodes
 from winlab.cli.session import LabName, current
+from winlab.cli.words import bare_nodes
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def repair(
         typer.Argument(
             help="Only this node, and what belongs to the whole lab.",
             autocompletion=complete_nodes,
+            callback=bare_nodes,
+            metavar="[NODE]",
             show_default=False,
         ),
     ] = "",
@@ -38,7 +41,12 @@ def repair(
     ] = False,
     anyone: Anyone = False,
 ) -> None:
-    """Report what differs from a lab's plan, and repair it. Exit code 22: something differs and was not repaired."""
+    """Compare a lab with its plan, and repair what differs. Exit code 22: something differs and was not repaired.
+
+    Examples:
+      winlab repair --check
+      winlab repair node-1
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -63,6 +71,7 @@ def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
     left = sum(not one.mended for one in drifts)
     if check:
         by_hand = sum(not one.mendable for one in drifts)
-        say(f"{len(drifts)} differ" + (f", {by_hand} of which 'repair' can't repair." if by_hand else "."))
+        differences = f"{len(drifts)} difference{'s' if len(drifts) > 1 else ''}"
+        say(f"{differences}; 'repair' can't fix {by_hand} of them." if by_hand else f"{differences}.")
     else:
         say(f"{len(drifts) - left} repaired" + (f", {left} left." if left else "."))

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 
 from winlab.cli import result
+from winlab.cli.app import NoResult
 from winlab.cli.common import say
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to *app*."""
-    app.command()(schema)
+    app.command(cls=NoResult)(schema)
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -31,5 +32,10 @@ def schema(
         ),
     ] = "",
 ) -> None:
-    """Print the JSON Schema of what a command prints with '-o json', or list the kinds of results."""
+    """Print the JSON Schema of what a command prints with '-o json', or list the kinds of results.
+
+    Examples:
+      winlab schema
+      winlab schema Node > node.schema.json
+    """
     say(json.dumps(result.schema(kind), indent=2) if kind else "\n".join(sorted(result.kinds())))

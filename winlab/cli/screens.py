@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winlab import files, settings
+from winlab.cli.app import NoResult
 from winlab.cli.common import NodeName, say
 from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command()(vnc)
     app.command()(rdp)
     app.command()(ui)
-    app.command()(graph)
+    app.command(cls=NoResult)(graph)
 
 
 def vnc(
@@ -43,7 +45,9 @@ def vnc(
 ) -> None:
     """Show a node's screen in the browser, until Ctrl-C. Without a browser, print its address.
 
-    Example: winlab vnc node-1
+    Examples:
+      winlab vnc node-1
+      winlab vnc node-1 --print
     """
     from winlab import Lab
 
@@ -88,7 +92,9 @@ def rdp(
 ) -> None:
     """Open the Remote Desktop of a Windows node, if there is a client; print its address, user and password.
 
-    Example: winlab rdp node-1
+    Examples:
+      winlab rdp node-1
+      winlab rdp node-1 --file node-1.rdp
     """
     from winlab import Lab
     from winlab.cli.kinds import access as kinds
@@ -115,7 +121,8 @@ def rdp(
 def ui(port: Port = 0) -> None:
     """Show all labs in the browser, until Ctrl-C: machines, screens, consoles, topology, timeline; start, clone, reset.
 
-    Example: winlab ui
+    Examples:
+      winlab ui
     """
     from winlab import Site
     from winlab.web.app import Labs
@@ -127,10 +134,11 @@ def ui(port: Port = 0) -> None:
         labs.jobs.stop()
 
 
-def graph(lab: LabName = settings.DEFAULT_LAB) -> None:
+def graph(_word: LabWord = None, lab: LabName = settings.DEFAULT_LAB) -> None:
     """Print the topology of a lab as an SVG picture.
 
-    Example: winlab graph > lab.svg
+    Examples:
+      winlab graph > lab.svg
     """
     from winlab import Lab
 

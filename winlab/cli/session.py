@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from winlab import events, files, settings
-from winlab.cli import result, table
+from winlab.cli import result, table, words
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
 from winlab.errors import ConflictError, ExitCode, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
@@ -40,8 +39,11 @@ class Session:
 
     def __init__(self) -> None:
         self.debug = False
+        self.quiet = False  # no progress, no notes
         self.output = Output.TABLE
-        self.lab = ""  # that --lab names
+        self.from_file: frozenset[str] = frozenset()  # variables that stand for the user's settings file
+        self.lab = ""  # that the command line names
+        self.is_parsed = False  # the options of the command have been read
         self.left_running = ""  # what an interrupt leaves running that is not a step: a sentence
         self.misused: tuple[Failure, ...] = ()  # why the command line can't be parsed
         self._document: dict[str, Any] | None = None  # the result, which :meth:`finish` prints
@@ -95,6 +97,9 @@ class Session:
     @contextmanager
     def shown(self) -> Iterator[Listener]:
         """A listener for the length of a with-block: it shows events on the standard error, and --events has them."""
+        if self.quiet:
+            yield self._remembered(events.ignore)
+            return
         from winlab.cli.live import view
 
         with view() as show:
@@ -239,20 +244,22 @@ def _choose_lab(value: str) -> str:
     return value
 
 
-def _choose_output(value: Output) -> Output:
+def _choose_output(ctx: typer.Context, value: Output) -> Output:
+    if words.is_given(ctx, "output"):
+        words.note(ctx, "output", value)
+    elif (before := words.noted(ctx, "output")) is not None:
+        value = before
     table.wide.set(value is Output.WIDE)
-    value = Output.TABLE if value is Output.WIDE else value
-    current().output = value
+    current().output = Output.TABLE if value is Output.WIDE else value
     return value
 
 
-def _choose_events(value: Path | None) -> Path | None:
+def _choose_events(ctx: typer.Context, value: Path | None) -> Path | None:
     if value is not None:
-        try:
+        is_open = words.noted(ctx, "events") == value
+        words.note(ctx, "events", value)
+        if not is_open:
             current().record_events(value)
-        except UsageError:
-            current().output = result.requested(sys.argv[1:])  # --output may come later
-            raise
     return value
 
 
@@ -271,13 +278,21 @@ Format = Annotated[
     Output,
     # eager: it also decides how another option's error is printed
     typer.Option(
-        "--output", "-o", help="How to print the result.", callback=_choose_output, is_eager=True, expose_value=False
+        "--output",
+        "-o",
+        envvar="WINLAB_OUTPUT",
+        help="How to print the result: table, wide, json, yaml or name.",
+        callback=_choose_output,
+        is_eager=True,
+        expose_value=False,
+        metavar="FORMAT",
     ),
 ]
 Events = Annotated[
     Path | None,
     typer.Option(
         "--events",
+        allow_from_autoenv=False,
         help="Also write progress to this file, as JSON lines.",
         metavar="FILE",
         readable=False,  # it may be the end of a pipe that another user opened
@@ -286,25 +301,3 @@ Events = Annotated[
         expose_value=False,
     ),
 ]
-NO_RESULT = frozenset(
-    ["ssh", "exec", "pwsh", "kubectl", "serial", "schema", "admit", "ssh-config", "hosts", "inventory", "graph"]
-)  # what they print is not winlab's result
-
-
-def equip(group: Any) -> None:
-    """Give all commands of a group, and of the groups in it, the options that every command has."""
-    for name, command in group.commands.items():
-        inner = hasattr(command, "commands")
-        if inner:
-            equip(command)
-        if name not in NO_RESULT and (not inner or command.invoke_without_command):
-            command.params.extend(_shared())
-
-
-@functools.cache
-def _shared() -> list[Any]:
-    def command(output: Format = Output.TABLE, events: Events = None) -> None: ...
-
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    return [one for one in typer.main.get_command(app).params if one.name != "help"]

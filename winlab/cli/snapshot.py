@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winlab import settings
-from winlab.cli.common import Anyone, print_table, report_silent, say
+from winlab.cli import consent
+from winlab.cli.app import App
+from winlab.cli.common import Anyone, Yes, print_table, report_silent, say
 from winlab.cli.complete import complete_hypervisors, complete_labs, complete_origins, complete_snapshots
 from winlab.cli.session import LabName, checked_lab, current
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from winlab.cli.kinds import labs as kinds
     from winlab.lab_snapshots import Copied, Listed
 
-app = typer.Typer(
+app = App(
     help="Save labs at one instant, with the memory of their machines; make copies of them.", no_args_is_help=True
 )
 
@@ -72,7 +74,12 @@ def save(
     lab: LabName = settings.DEFAULT_LAB,
     anyone: Anyone = False,
 ) -> None:
-    """Save a lab: its machines pause for some seconds, and continue."""
+    """Save a lab: its machines pause for some seconds, and continue.
+
+    Examples:
+      winlab snapshot save
+      winlab snapshot save clean --lab ci
+    """
     from winlab import Lab
 
     own = Lab(lab, anyone=anyone).snapshots
@@ -95,7 +102,12 @@ def list_snapshots(
         ),
     ] = None,
 ) -> None:
-    """Show all snapshots, and what each costs."""
+    """List snapshots, and what each costs.
+
+    Examples:
+      winlab snapshot list
+      winlab snapshot list ci
+    """
     from winlab import Lab, Site, all_snapshots
 
     site = Site()
@@ -129,7 +141,11 @@ def list_snapshots(
 
 @app.command()
 def show(name: Name, lab: LabName = settings.DEFAULT_LAB) -> None:
-    """Show a snapshot: its machines, what it was made with, what it costs."""
+    """Show a snapshot: its machines, what it was made with, what it costs.
+
+    Examples:
+      winlab snapshot show ci@clean
+    """
     from winlab import Lab
 
     row = Lab(lab).snapshots.show(name)
@@ -161,11 +177,18 @@ def delete(
         typer.Argument(help="Snapshots: NAME, or LAB@NAME.", autocompletion=complete_snapshots, metavar="SNAPSHOT..."),
     ],
     lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
 ) -> None:
-    """Delete snapshots. Labs that were made from them are not affected."""
+    """Delete snapshots. Labs that were made from them are not affected.
+
+    Examples:
+      winlab snapshot delete snapshot-1
+      winlab snapshot delete ci@clean --yes
+    """
     from winlab import Lab
     from winlab.cli.kinds import supplies as kinds
 
+    consent.require(yes, f"These snapshots will be deleted: {', '.join(names)}.")
     own, gone = Lab(lab).snapshots, list[str]()
     with current().shown() as tell:
         for name in names:
@@ -181,7 +204,11 @@ def export(
     path: Annotated[Path, typer.Argument(help="Where to write it.", metavar="FILE", show_default=False)],
     lab: LabName = settings.DEFAULT_LAB,
 ) -> None:
-    """Write a snapshot to one file, for another account or host."""
+    """Write a snapshot to one file, for another account or host.
+
+    Examples:
+      winlab snapshot export ci@clean clean.snapshot
+    """
     from winlab import Lab
     from winlab.cli.kinds import supplies as kinds
 
@@ -213,7 +240,12 @@ def bring(
         ),
     ] = None,
 ) -> None:
-    """Take a snapshot from a file. Only import files from people whose programs you would run."""
+    """Take a snapshot from a file. Only import files from people whose programs you would run.
+
+    Examples:
+      winlab snapshot import clean.snapshot
+      winlab snapshot import clean.snapshot --as ci@clean
+    """
     from winlab import Lab, import_snapshot
 
     with current().shown() as tell:
@@ -229,11 +261,19 @@ def bring(
 def reset(
     name: NameOrNewest = None,
     lab: LabName = settings.DEFAULT_LAB,
+    yes: Yes = False,
     anyone: Anyone = False,
 ) -> None:
-    """Put a lab back to a snapshot: its machines continue from there. What it did since is lost."""
+    """Put a lab back to a snapshot. Its machines continue from there; what happened since is lost.
+
+    Examples:
+      winlab reset   # to its newest snapshot
+      winlab reset clean --lab ci
+    """
     from winlab import Lab
 
+    since = f"'{name}'" if name else "its newest snapshot"
+    consent.require(yes, f"What happened in the lab '{lab}' since {since} will be lost.")
     with current().shown() as tell:
         done = Lab(lab, anyone=anyone).snapshots.reset(name, listener=tell)
     show_copied([done])
@@ -256,7 +296,12 @@ def clone(
     on: On = None,
     fresh_credentials: FreshCredentials = False,
 ) -> None:
-    """Make running copies of a lab beside it."""
+    """Make running copies of a lab beside it.
+
+    Examples:
+      winlab clone lab copy
+      winlab clone ci@clean test --count 3
+    """
     from winlab import Lab
 
     lab, at, name = origin.partition("@")

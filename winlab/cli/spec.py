@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winlab.cli.app import App
 from winlab.cli.common import print_table, say
 from winlab.cli.session import current
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from winlab.design.spec.options import Option
 
-app = typer.Typer(help="What a spec can contain.", no_args_is_help=True)
+app = App(help="What a spec can contain.", no_args_is_help=True)
 
 
 def _complete_paths(incomplete: str) -> list[str]:
@@ -40,7 +41,12 @@ def explain(
         ),
     ] = "",
 ) -> None:
-    """Explain a field of the spec: its meaning, its valid values, and every way to set it."""
+    """Explain a field of the spec: its meaning, its valid values, and every way to set it.
+
+    Examples:
+      winlab spec explain workers.cpus
+      winlab spec explain network
+    """
     from winlab.cli.kinds import supplies as kinds
     from winlab.design.spec import Spec, options
 
@@ -55,7 +61,11 @@ def explain(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of specs, which editors use for checks and completion."""
+    """Print the JSON Schema of specs, which editors use for checks and completion.
+
+    Examples:
+      winlab spec schema > winlab.schema.json
+    """
     from winlab.design.spec.schema import text
 
     sys.stdout.write(text())
@@ -63,7 +73,11 @@ def schema() -> None:
 
 @app.command("list")
 def list_specs() -> None:
-    """Show the specs in specs/, which can be used by name."""
+    """Show the specs in specs/, which can be used by name.
+
+    Examples:
+      winlab spec list
+    """
     from winlab.cli.kinds import supplies as kinds
     from winlab.design import spec
     from winlab.design.spec.load import path_of, summary

@@ -38,8 +38,11 @@ def show(lab: Lab, statuses: Sequence[NodeStatus], faults: Sequence[Fault]) -> N
     if starting := [node.tag.node for node in statuses if node.autostart]:
         some = f"Of its nodes these start with the host: {', '.join(starting)}."
         say("The lab starts with the host." if len(starting) == len(statuses) else some)
+    flag = "" if lab.name == settings.DEFAULT_LAB else f" --lab {lab.name}"
+    if (user := lab.protected_by()) is not None:
+        by = f" by {user}" if user else ""
+        say(f"The lab is protected{by}; 'winlab protect --off{flag}' ends that.")
     if faults:
-        flag = "" if lab.name == settings.DEFAULT_LAB else f" --lab {lab.name}"
         labels = ", ".join(fault.label for fault in faults)
         say(f"Injected faults: {labels}. 'winlab fault clear{flag}' ends them.")
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from winlab import files, settings
+from winlab.cli.app import App, Group, settle
 from winlab.cli.common import say
 from winlab.cli.complete import complete_labs
-from winlab.cli.session import LabName, checked_lab, current
+from winlab.cli.session import LabName, current
+from winlab.cli.words import note_lab
 
 if TYPE_CHECKING:
     from winlab import Explained
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 EXPLAIN = "explain"
 
 
-class _Support(TyperGroup):
+class _Support(Group):
     """A command with an argument that is also a group: the only word that is not a lab's name is ``explain``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -27,6 +28,8 @@ class _Support(TyperGroup):
         ctx.meta[EXPLAIN] = args[:1] == [EXPLAIN]
         ctx.allow_interspersed_args = not ctx.meta[EXPLAIN]
         rest: list[str] = super().parse_args(ctx, args)
+        if not ctx.meta[EXPLAIN]:
+            settle(ctx)
         return rest
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -35,7 +38,7 @@ class _Support(TyperGroup):
         return [one for one in own if one.name == "help"] if ctx.meta.get(EXPLAIN) else own
 
 
-app = typer.Typer(cls=_Support, invoke_without_command=True)
+app = App(cls=_Support, invoke_without_command=True)
 
 
 def _complete() -> list[str]:
@@ -46,10 +49,14 @@ def _complete() -> list[str]:
 @app.callback()
 def support(
     ctx: typer.Context,
-    name: Annotated[
+    _word: Annotated[
         str | None,
         typer.Argument(
-            help="The lab's name; use --lab for a lab called 'explain'.", metavar="LAB", autocompletion=_complete
+            help="The lab; use --lab for a lab called 'explain'. Default: lab.",
+            metavar="[LAB]",
+            autocompletion=_complete,
+            callback=note_lab,
+            show_default=False,
         ),
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,
@@ -58,18 +65,20 @@ def support(
         typer.Option("--to", help="The file to write, or '-'; default: one in the state folder.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Collect everything that helps to diagnose a lab into one archive, without its secrets."""
+    """Collect everything that helps to diagnose a lab into one archive, with secrets removed.
+
+    Examples:
+      winlab support
+      winlab support ci --to ci.tar.gz
+    """
     if ctx.invoked_subcommand is not None:
         return
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
-    from winlab.errors import UsageError
     from winlab.events import Event, Note
 
-    if name is not None and lab not in (name, settings.DEFAULT_LAB):
-        raise UsageError(f"Two labs are named: '{name}' and '{lab}'.", cure="Name one.")
     current().keep_apart(to)
-    own, missing = Lab(checked_lab(name) if name is not None else lab), list[str]()
+    own, missing = Lab(lab), list[str]()
     with current().shown() as tell:
 
         def listen(event: Event) -> None:
@@ -96,7 +105,12 @@ def explain(
         ),
     ],
 ) -> None:
-    """Find known causes in a log or an archive, and name their cures."""
+    """Find known causes in a log or an archive, and name their cures.
+
+    Examples:
+      winlab support explain ci.tar.gz
+      winlab support explain serial.log
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -119,7 +133,7 @@ def _print(explained: Explained) -> None:
         say("")
     count = f"{explained.logs} {'log' if explained.logs == 1 else 'logs'}"
     if not explained.causes:
-        say(f"None of {explained.known} known causes shows in '{explained.file}' ({count}).")
-        say("That does not mean that all is well: docs/first-run.md says what to send.")
+        say(f"No known cause found in '{explained.file}' ({count}, {explained.known} causes checked).")
+        say("Something may still be wrong: 'winlab docs first-run' says what to send.")
     if explained.left:
         say(f"'{explained.file}': {explained.left}.", error=True)

@@ -9,14 +9,16 @@ import typer
 
 from winlab import files, settings
 from winlab.cli import table
+from winlab.cli.app import App
 from winlab.cli.common import print_table, say
 from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
     from winlab import Report
 
-app = typer.Typer(
+app = App(
     help="Check whether a lab's cluster is ready, and whether it works. Exit code 11: something failed.",
     no_args_is_help=True,
 )
@@ -52,6 +54,7 @@ Only = Annotated[str | None, typer.Option("--only", help="Run only these checks:
 
 @app.command()
 def smoke(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     junit: Junit = None,
     only: Only = None,
@@ -59,7 +62,13 @@ def smoke(
         bool, typer.Option("--keep", help="Leave the pods in the namespace winlab-smoke for inspection.")
     ] = False,
 ) -> None:
-    """Run pods on the lab's nodes that talk to each other, to services and to the outside."""
+    """Run pods on the lab's nodes that talk to each other, to services and to the outside.
+
+    Examples:
+      winlab test smoke
+      winlab test smoke ci --junit smoke.xml
+      winlab test smoke --only 1,L1,N7
+    """
     from winlab import Lab
 
     with current().shown() as tell:
@@ -69,6 +78,7 @@ def smoke(
 
 @app.command()
 def readiness(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     junit: Junit = None,
     only: Only = None,
@@ -79,7 +89,12 @@ def readiness(
         ),
     ] = None,
 ) -> None:
-    """Wait until every part of the lab's cluster is ready, and report why one is not."""
+    """Wait until every part of the lab's cluster is ready, and report why one is not.
+
+    Examples:
+      winlab test readiness
+      winlab test readiness ci --timeout 600
+    """
     from winlab import Lab
 
     with current().shown() as tell:

@@ -15,6 +15,7 @@ from winlab import files, settings
 from winlab.cli import table
 from winlab.cli.common import drop_output, print_table, say
 from winlab.cli.session import LabName, current
+from winlab.cli.words import LabWord
 from winlab.digits import is_number
 from winlab.errors import UsageError
 
@@ -36,11 +37,17 @@ def register(app: typer.Typer) -> None:
 
 
 def events(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
 ) -> None:
-    """Show what commands did to a lab, from its journal. With --follow, each event is a document of its own."""
+    """Show what commands did to a lab, from its journal. With --follow, each event is a document of its own.
+
+    Examples:
+      winlab events -f
+      winlab events ci --run last
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 
@@ -58,6 +65,7 @@ def events(
 
 
 def timeline(
+    _word: LabWord = None,
     lab: LabName = settings.DEFAULT_LAB,
     run: Run = "last",
     html: Annotated[
@@ -68,7 +76,12 @@ def timeline(
         typer.Option("--trace", help="Write a trace file that Perfetto opens; '-': print it.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Show when the steps of a run began and ended, and its critical path."""
+    """Show when the steps of a run began and ended, and its critical path.
+
+    Examples:
+      winlab timeline
+      winlab timeline ci --html timeline.html
+    """
     from winlab import Lab
     from winlab.cli.kinds import labs as kinds
 

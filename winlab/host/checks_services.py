@@ -168,24 +168,26 @@ def bridge(host: Host) -> list[Requirement]:
 def _way_out(host: Host) -> Requirement:
     why = "Without it nodes reach no registry and no name server."
     if firewall.FORWARD.read_text(encoding="ascii").strip() != "1":
-        return Requirement("way out", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
+        return Requirement("internet access", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
     known = host.facts
     if trouble := firewall.table_trouble(known.external_cidr, known.datapath, known.tunnel_mtu):
         why = "Without it nodes reach nothing outside, and guests reach the services of this host."
-        return Requirement("way out", Status.FAIL, f"the firewall table 'inet {firewall.TABLE}' {trouble}", why, SETUP)
+        return Requirement(
+            "internet access", Status.FAIL, f"the firewall table 'inet {firewall.TABLE}' {trouble}", why, SETUP
+        )
     if os.geteuid() != 0:
         detail = "winlab's firewall table is there; its rules are not known without root: 'sudo winlab doctor'"
-        return Requirement("way out", Status.OK, detail, why)
+        return Requirement("internet access", Status.OK, detail, why)
     closed = [item for item in firewall.found_firewalls() if not firewall.entry_there(item)]
     if closed:
         detail = f"another firewall drops the labs' packets: {', '.join(closed)}"
-        return Requirement("way out", Status.FAIL, detail, why, SETUP)
+        return Requirement("internet access", Status.FAIL, detail, why, SETUP)
     foreign = firewall.dropping_chains(run(["nft", "-j", "list", "chains"], check=False, timeout=20).stdout)
     if foreign:
         detail = f"these chains drop forwarded packets and may drop the labs' packets, too: {', '.join(foreign)}"
         cure = f"Accept packets from and to '{settings.BRIDGE}' in them."
-        return Requirement("way out", Status.WARN, detail, why, cure)
-    return Requirement("way out", Status.OK, "address translation is on", why)
+        return Requirement("internet access", Status.WARN, detail, why, cure)
+    return Requirement("internet access", Status.OK, "NAT is on", why)
 
 
 def judge_uplinks(mtus: dict[str, int]) -> Requirement:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from winlab.operations import owner as owner
     from winlab.operations import planning as planning
     from winlab.operations import power as power
+    from winlab.operations import protect as protect
     from winlab.operations import push as push
     from winlab.operations import reach as reach
     from winlab.operations import recorded as recorded

@@ -24,7 +24,7 @@ from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
 from winlab.events import Listener, Note, ignore
 from winlab.lab_folder import LabFolder
-from winlab.operations import absent, destroy, diff, golden, making, recorded, remains, resize
+from winlab.operations import absent, destroy, diff, golden, making, protect, recorded, remains, resize
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.diff import Compared
 from winlab.operations.making import Until
@@ -85,7 +85,10 @@ def apply(
             recorded.write(folder, proposal)
 
     with site.hypervisors() as hosts:  # before any other check
-        require_possible(diff.compare(plan, site, hosts, rebuild))
+        compared = diff.compare(plan, site, hosts, rebuild)
+        require_possible(compared)
+        if rebuild or compared.changes.removed or compared.changes.moved:
+            protect.refuse(plan.lab, hosts)
     _abandon_others(plan, site, tell)
     made = making.prepare("apply", proposal, site, tell, until=until, origin=origin, consent=consent)
     carry_out(Job(plan.lab, work, storage=True), site, tell)

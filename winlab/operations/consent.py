@@ -30,7 +30,7 @@ def assumed(plan: Plan) -> str | None:
     """A note about evaluation media that the plan assumes and no one has supplied yet; None if all are available."""
     missing = [recipe for recipe in map(recipes.get, _evaluated(plan)) if windows_media.find(recipe) is None]
     lines = [
-        f"There are no media for {recipe.name}: Microsoft's {recipe.evaluations[0].file} is assumed."
+        f"There is no ISO for {recipe.name} here yet. Microsoft's evaluation {recipe.evaluations[0].file} is assumed."
         for recipe in missing
     ]
     return "\n".join(lines) or None

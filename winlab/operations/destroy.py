@@ -9,7 +9,7 @@ from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.errors import WinlabError, together
 from winlab.events import Listener, Note, StepDone
-from winlab.operations import absent, golden, join, owner
+from winlab.operations import absent, golden, join, owner, protect
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.snapshot import delete as deletion
 from winlab.site import Site
@@ -23,7 +23,7 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
 
     :param anyone: even if another user made it.
     :returns: what was removed, as text; empty if there was nothing.
-    :raises ConflictError: another user made it; nothing was touched.
+    :raises ConflictError: another user made it, or it is protected; nothing was touched.
     :raises HostError: it may have machines on hypervisors that are not known, because OVN does not answer; the rest
         was removed.
     :raises Stopped: the work was asked to stop; the rest is still there.
@@ -71,6 +71,8 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
 
     if not anyone:
         _refuse_others(lab, site)
+    with site.hypervisors() as there:
+        protect.refuse(lab, there)
     golden.abandon(lab, site, lambda other: removed.extend(destroy(other, site, tell, anyone=anyone)))
     carry_out(Job(lab, work, moves=True), site, tell)
     return removed

@@ -10,6 +10,7 @@ from winlab.design.plan.model import NodePlan
 from winlab.design.spec.model import Spec
 from winlab.errors import NotFoundError
 from winlab.events import Listener, Note, Told
+from winlab.near import did_you_mean
 from winlab.operations import absent, apply, planning, recorded, registry, resize
 from winlab.operations.drift.model import Drift
 from winlab.site import Site
@@ -29,7 +30,9 @@ def spec(lab: str, site: Site, again: Mapping[str, str]) -> Spec:
     nodes = {node.name: node.hypervisor for node in held.wanted.plan.nodes}
     for name in again:
         if name not in nodes:
-            raise NotFoundError(f"The lab '{lab}' has no node '{name}'.", cure=f"It has: {', '.join(nodes)}.")
+            raise NotFoundError(
+                f"The lab '{lab}' has no node '{name}'.", cure=f"{did_you_mean(name, nodes)}It has: {', '.join(nodes)}."
+            )
     there = registry.names(site)
     used = {host for host in {**nodes, **again}.values() if host in there}
     count = max(len(used), min(own.hypervisors, len(there)))

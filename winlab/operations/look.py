@@ -22,6 +22,7 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
 from winlab.lab_folder import CREDENTIALS, LabFolder
+from winlab.near import did_you_mean
 from winlab.operations import absent, recorded
 from winlab.site import Site
 from winlab.steps.power import clock
@@ -157,11 +158,12 @@ def require_lab(lab: str, site: Site) -> None:
 
 
 def _no_lab(lab: str, others: Iterable[str], silent: Sequence[Silent] = ()) -> NotFoundError:
-    names = ", ".join(sorted(others))
+    others = sorted(others)
+    names = f"{did_you_mean(lab, others)}Labs on this host: {', '.join(others)}."
     return NotFoundError(
         f"There is no lab '{lab}'{' on the hypervisors that answer' if silent else ''}.",
         why=" ".join(map(str, silent)),
-        cure=f"There are: {names}." if names else "Create one with 'winlab create --spec 1-1-1'.",
+        cure=names if others else "Create one with 'winlab create 1-1-1'.",
     )
 
 
@@ -184,7 +186,7 @@ def require_known(lab: str, nodes: Iterable[str], known: Collection[str], silent
             raise NotFoundError(
                 f"The lab '{lab}' has no node '{node}'{' on the hypervisors that answer' if silent else ''}.",
                 why=" ".join(map(str, silent)),
-                cure=f"It has: {', '.join(known)}.",
+                cure=f"{did_you_mean(node, known)}It has: {', '.join(known)}.",
             )
 
 

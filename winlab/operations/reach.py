@@ -132,8 +132,8 @@ def ssh(lab: str, node: str, site: Site, command: Sequence[str] = (), *more: str
 
     If the site is another host's, it goes through that host: only hosts of the site reach nodes.
 
-    :param command: what to run at a terminal there, instead of the shell.
-    :param more: more options of ssh.
+    :param command: what to run there, instead of a shell.
+    :param more: more options of ssh, such as ``-t``: run it at a terminal.
     :raises NotFoundError: there is no such lab or node, or this account has no credentials for it.
     :raises GuestError: the node does not run.
     """
@@ -151,7 +151,7 @@ def session(tag: Tag, folder: LabFolder, site: Site, command: Sequence[str] = ()
     if not command:
         return words
     line = ways(tag.system).by_ssh(command_line(tag.system, command))
-    return [*words[:-1], "-t", "--", words[-1], line]  # ssh would take a line with a dash for an option
+    return [*words[:-1], "--", words[-1], line]  # ssh would take a line with a dash for an option
 
 
 def screen(lab: str, node: str, site: Site) -> Screen:

@@ -18,6 +18,7 @@ from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.errors import ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.host import facts as recorded
+from winlab.near import did_you_mean
 from winlab.operations import forget, remains
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
@@ -288,7 +289,10 @@ def _record(name: str, site: Site) -> Registered:
 
 def unknown(name: str, site: Site) -> NotFoundError:
     """The error which says that there is no such hypervisor."""
-    return NotFoundError(f"There is no hypervisor '{name}'.", cure=f"There are: {', '.join(names(site))}.")
+    return NotFoundError(
+        f"There is no hypervisor '{name}'.",
+        cure=f"{did_you_mean(name, names(site))}There are: {', '.join(names(site))}.",
+    )
 
 
 def _refuse_taken(name: str, uri: str, known: Mapping[str, Registered]) -> None:

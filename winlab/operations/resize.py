@@ -10,6 +10,7 @@ from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LINUX_POOL
 from winlab.errors import ConflictError, NotFoundError, UsageError
+from winlab.near import did_you_mean
 from winlab.operations import recorded
 from winlab.operations.recorded import Recorded
 from winlab.site import Site
@@ -89,7 +90,10 @@ def _count(lab: str, spec: Spec, pool: str) -> int:
             f"An add-on decides how many nodes the pool '{pool}' has.",
             cure=f"Change its settings: winlab apply --lab {lab} --set addons.NAME.SETTING=VALUE.",
         )
-    raise NotFoundError(f"The lab '{lab}' has no pool '{pool}'.", cure=f"It has: {', '.join(own)}, {LINUX_POOL}.")
+    raise NotFoundError(
+        f"The lab '{lab}' has no pool '{pool}'.",
+        cure=f"{did_you_mean(pool, own)}It has: {', '.join(own)}, {LINUX_POOL}.",
+    )
 
 
 def _with(held: Recorded, spec: Spec, pool: str, count: int) -> Spec:

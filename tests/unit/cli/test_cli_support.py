@@ -77,7 +77,7 @@ def test_more_lines_are_counted() -> None:
 def test_no_known_cause_is_reported() -> None:
     done = ran("explain", str(LOGS / "healthy.serial.log"))
     assert done.exit_code == 0
-    assert done.stdout.startswith("None of ")
+    assert done.stdout.startswith("No known cause found in ")
 
 
 @pytest.mark.parametrize("words", [("--output", "json", "{}"), ("{}", "-o", "json")])

@@ -214,4 +214,4 @@ def test_the_command(made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: p
     assert winlab(monkeypatch, "support", "--lab", "mine") == 0
     assert [name for name, _ in made] == ["lab", "mine", "mine"]
     assert winlab(monkeypatch, "support", "mine", "--lab", "other") == 2
-    assert "Two labs are named" in capsys.readouterr().err
+    assert "'--lab' has two values: 'mine' and 'other'." in capsys.readouterr().err

@@ -50,9 +50,9 @@ def test_create_says_which_kubernetes_the_workers_need(monkeypatch: pytest.Monke
             made.proposal("1-1-1", "workers.os=windows-2019", "workers.golden=false", *more),
             made.site(), said.append, until="guests",
         )  # fmt: skip
-    notes = [event.text for event in said if isinstance(event, Note) and "is taken" in event.text]
+    notes = [event.text for event in said if isinstance(event, Note) and "Using Kubernetes" in event.text]
     assert len(notes) == 1
-    assert notes[0].startswith("Kubernetes v1.34.4 is taken, not v")
+    assert notes[0].startswith("Using Kubernetes v1.34.4 (not v")
 
 
 def test_a_lab_that_another_user_has_just_begun_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,8 @@ def test_drivers_are_pulled_without_terms_and_other_images_not_at_all() -> None:
 def test_every_image_whose_medium_is_missing_is_named() -> None:
     text = consent.assumed(plans.make(plans.KVM, "mixed"))
     assert text is not None
-    assert [line.split(":")[0] for line in text.splitlines()] == [
-        f"There are no media for windows-{release}" for release in ("2019", "2022", "2025")
+    assert [line.split(" here")[0] for line in text.splitlines()] == [
+        f"There is no ISO for windows-{release}" for release in ("2019", "2022", "2025")
     ]
     assert consent.assumed(plans.make(plans.KVM, "1-1-1", "workers.os=windows-rehearsal")) is None
 

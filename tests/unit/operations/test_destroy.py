@@ -14,7 +14,7 @@ from winlab import account, journal
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.overlay import ovn
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection, domains, protected
 from winlab.design.plan import tags
 from winlab.errors import ConflictError, HostError, LabError, WinlabError
 from winlab.events import Event, Note, StepDone
@@ -78,6 +78,7 @@ PLAN = plans.make(plans.KVM, "1-1-1", lab="ci")
 
 
 def made_by(monkeypatch: pytest.MonkeyPatch, *uids: int | None, network: int | None = None) -> None:
+    monkeypatch.setattr(protected, "read", lambda *_: None)
     """The lab has machines of these users, and a network of that one; this is the user 1234567."""
     there = [
         domains.Machine(node.domain, "running", tags.of(PLAN, node).model_copy(update={"uid": uid}), False)

@@ -184,8 +184,9 @@ def test_ports_are_forwarded_on_the_loopback_only(plan: Plan, monkeypatch: pytes
 
 def test_a_command_at_a_terminal(plan: Plan) -> None:
     """ssh would take a line that begins with a dash for an option."""
-    words = [str(word) for word in reach.ssh("lab", "node-1", FakeSite(), ["powershell.exe", "-NoLogo"])]
-    assert words[-4:-1] == ["-t", "--", f"Administrator@{plan.node('node-1').floating}"]
+    words = [str(word) for word in reach.ssh("lab", "node-1", FakeSite(), ["powershell.exe", "-NoLogo"], "-t")]
+    assert "-t" in words[:-3]
+    assert words[-3:-1] == ["--", f"Administrator@{plan.node('node-1').floating}"]
     assert words[-1].endswith("& powershell.exe -NoLogo")
     assert [str(word) for word in reach.ssh("lab", "node-1", FakeSite())][-1] == words[-2]
 

@@ -310,7 +310,7 @@ def test_the_commands(world: World) -> None:
     assert "is removed" in commands.ran("hypervisor", "remove", "b", "--force").stdout
     assert commands.ran("hypervisor", "show", "b").exit_code == 5
     assert commands.ran("hypervisor", "add", HYPERVISOR, URI).exit_code == 2
-    assert "Example: winlab hypervisor add" in commands.ran("hypervisor", "add", "--help").stdout
+    assert "Examples:\n  winlab hypervisor add" in commands.ran("hypervisor", "add", "--help").stdout
 
 
 def test_names_are_completed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

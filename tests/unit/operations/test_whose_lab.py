@@ -44,6 +44,7 @@ CHANGES: dict[str, Callable[[Lab], object]] = {
     "suspend": lambda lab: lab.suspend(),
     "resume": lambda lab: lab.resume(),
     "autostart": lambda lab: lab.autostart(wanted=True),
+    "protect": lambda lab: lab.protect(),
     "repair": lambda lab: lab.repair(),
     "add_fault": lambda lab: lab.add_fault("partition", "node-1"),
     "clear_faults": lambda lab: lab.clear_faults(),
@@ -105,7 +106,7 @@ def test_every_method_that_changes_a_lab_is_among_them() -> None:
     listening = {
         name for name, one in vars(Lab).items() if callable(one) and "listener" in inspect.signature(one).parameters
     }
-    assert listening - CHANGES_NOTHING == CHANGES.keys() - {"autostart"}
+    assert listening - CHANGES_NOTHING == CHANGES.keys() - {"autostart", "protect"}
 
 
 @pytest.mark.parametrize(("uid", "anyone"), [(0, True), (1234567, False), (None, False)])
@@ -128,7 +129,7 @@ def test_a_lab_that_does_not_exist_is_named(there: list[Machine], ask: Callable[
     there.append(machine("node-1"))
     with pytest.raises(NotFoundError, match="There is no lab 'nosuch'") as refused:
         ask(Lab("nosuch", site("remains")))
-    assert refused.value.cure == "There are: lab, remains."
+    assert refused.value.cure.endswith("Labs on this host: lab, remains.")
 
 
 def test_what_is_left_of_a_lab_is_a_lab(there: list[Machine]) -> None:

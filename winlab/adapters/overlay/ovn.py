@@ -366,7 +366,7 @@ def _check_socket(path: Path) -> None:
             probe.connect(str(path))
         except PermissionError as error:
             raise AccessError(
-                f"You may not use the OVN northbound socket '{path}'.",
+                f"Permission denied: the OVN northbound socket '{path}'.",
                 why=f"It is open to the group '{settings.GROUP}'.",
                 cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER' and log in again.",
             ) from error

@@ -56,7 +56,7 @@ def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virCo
             raise HostError(f"libvirt at '{uri}' does not answer.", why=why, cure=host.cure) from error
         if refused:
             raise AccessError(
-                f"You may not use libvirt at '{uri}'.",
+                f"Permission denied: libvirt at '{uri}'.",
                 why=text,
                 cure=f"Run 'sudo usermod -aG {settings.GROUP} $USER'{there} and log in again.",
             ) from error

@@ -36,7 +36,10 @@ class Pushed:
 
 @dataclass(frozen=True, kw_only=True)
 class Node(Item):
-    """A node of a lab. ``answers`` is null if it was not asked; ``kubernetes`` is empty if that is not known."""
+    """A node of a lab. ``answers`` is null if it was not asked; ``kubernetes`` is empty if that is not known.
+
+    ``protected`` says whether the lab is.
+    """
 
     lab: str
     role: str
@@ -48,6 +51,7 @@ class Node(Item):
     external: str
     problem: str
     autostart: bool
+    protected: bool
     hypervisor: str
     user: str
     cluster: bool
@@ -88,6 +92,13 @@ class Autostart(Item):
     autostart: bool
     nodes: list[str]
     hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection(Item):
+    """Whether a lab is protected."""
+
+    protected: bool
 
 
 @dataclass(frozen=True, kw_only=True)

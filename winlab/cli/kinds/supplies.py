@@ -172,3 +172,30 @@ class Lock(Item):
     written: bool
     changes: list[str]
     inputs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Item):
+    """A default of the user. ``origin``: ``default``, ``file`` or ``variable``. If unknown, it has no ``variable``."""
+
+    value: str
+    origin: str
+    variable: str
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version(Item):
+    """The version of a program, the Python that runs it, and how it was called."""
+
+    version: str
+    python: str
+    program: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic(Item):
+    """A page of the documentation; ``text`` is empty in a list."""
+
+    title: str
+    text: str = ""

@@ -24,6 +24,7 @@ from winlab.design import system
 from winlab.design.system import System
 from winlab.errors import HostError, NotFoundError, UsageError
 from winlab.events import Progress
+from winlab.near import did_you_mean
 
 BUILDERS = "winlab.image_builders"  # the group of entry points
 
@@ -175,7 +176,10 @@ def get(name: str) -> Recipe:
     :raises NotFoundError: there is none; the message lists the known ones.
     """
     if name not in names():
-        raise NotFoundError(f"There is no image named '{name}'.", cure=f"Choose one of: {', '.join(names())}.")
+        raise NotFoundError(
+            f"There is no image named '{name}'.",
+            cure=f"{did_you_mean(name, names())}Choose one of: {', '.join(names())}.",
+        )
     return load(data.folder("images") / f"{name}.yaml")
 
 

@@ -17,6 +17,7 @@ from winlab.design.cni.elsewhere import Elsewhere
 from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
 from winlab.errors import HostError, UsageError
+from winlab.near import there_are
 
 ELSEWHERE = Elsewhere()  # can't be chosen: Linux workers of an external cluster have it
 
@@ -83,7 +84,7 @@ def _listed() -> str:
 
 def _choosable(name: str) -> str:
     if name not in profiles():
-        raise ValueError(f"there is no CNI profile '{name}'; there are {_listed()}")
+        raise ValueError(f"there is no CNI profile '{name}'; {there_are(name, names())}")
     return name
 
 

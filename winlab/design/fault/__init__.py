@@ -17,6 +17,7 @@ from winlab.design.fault.kill import Kill
 from winlab.design.fault.loss import Loss
 from winlab.design.fault.partition import Partition
 from winlab.errors import UsageError
+from winlab.near import did_you_mean
 
 KINDS: dict[str, type[Fault]] = {
     one.kind: one for one in (Loss, Delay, Partition, Bandwidth, Clock, Kill, Freeze, Disk)
@@ -31,7 +32,9 @@ def make(kind: str, nodes: Sequence[str], **settings: object) -> Fault:
     :raises UsageError: there is no such kind, or it takes other nodes or settings.
     """
     if kind not in KINDS:
-        raise UsageError(f"There is no fault '{kind}'.", cure=f"There are: {', '.join(KINDS)}.")
+        raise UsageError(
+            f"There is no fault '{kind}'.", cure=f"{did_you_mean(kind, KINDS)}There are: {', '.join(KINDS)}."
+        )
     which = KINDS[kind]
     if not 1 <= len(nodes) <= 1 + which.pairs:
         raise UsageError(

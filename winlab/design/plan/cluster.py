@@ -78,8 +78,8 @@ def version_note(spec: Spec, plan: Plan) -> str | None:
         return None
     systems = " and ".join(f"Windows Server {release}" for release in releases)
     return (
-        f"Kubernetes {chosen.kubernetes} is taken, not {versions.get().kubernetes}: it is the newest that is known to "
-        f"work with {profile} on {systems}."
+        f"Using Kubernetes {chosen.kubernetes} (not {versions.get().kubernetes}), the newest known to work with "
+        f"{profile} on {systems}."
     )
 
 

@@ -18,7 +18,8 @@ from winlab.design.render.domain import serial_log
 
 MEMORY = f"{tags.NAMESPACE}memory:1"  # of the element by which libvirt's hook knows the file of the guest's memory
 FAULTS = f"{tags.NAMESPACE}faults:1"
-DROPPED = tuple(f"{{{one}}}" for one in (tags.FIRST_BOOT, FAULTS, MEMORY))
+PROTECTED = f"{tags.NAMESPACE}protected:1"
+DROPPED = tuple(f"{{{one}}}" for one in (tags.FIRST_BOOT, FAULTS, MEMORY, PROTECTED))
 
 
 def drives(saved: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from winlab.design.catalog import recipes
 from winlab.design.spec import options
 from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, only_on
 from winlab.errors import UsageError
+from winlab.near import there_are
 
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
 OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
@@ -82,12 +83,14 @@ class Draft:
             message = named[2]
         if item["type"] == "extra_forbidden":
             beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
-            message = f"there is no such field; there are {', '.join(beside)}"
+            message = f"there is no such field; {there_are(str(place[-1]), beside)}"
         elif item["type"] == "string_pattern_mismatch":
             (row,) = options.find(self.spec, ".".join(part for part in place if isinstance(part, str)))
             message = f"should be written as {row.example}"
         elif item["type"] == "tuple_type" and place == ("workers",):
             message = "should be the fields of a pool, or a list of pools"
+        elif item["type"] == "tuple_type":
+            message = f"should be a list: [{item['input']}]"
         for end in range(len(place), 0, -1):
             if (change := self._changed.get(place[:end])) is not None:
                 shown = ".".join((change.path, *map(str, place[end:])))

@@ -6,7 +6,6 @@ docs/specs.md. The functions take the spec's model as an argument: :class:`winla
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from pydantic.fields import FieldInfo
 from winlab.design.spec.fields import DEFAULT, FLAG, MIB, SECRET, SYSTEMS, UNIT
 from winlab.design.spec.sizes import human
 from winlab.errors import UsageError
+from winlab.near import near
 
 PREFIX = "WINLAB_"
 ALL_SYSTEMS = "Linux and Windows"
@@ -72,7 +72,7 @@ def find(spec: type[BaseModel], path: str) -> tuple[Option, ...]:
     rows = tuple(row for row in options(spec) if not path or row.path == path or row.path.startswith(f"{path}."))
     if rows:
         return rows
-    similar = difflib.get_close_matches(path, [*sections(spec), *(row.path for row in options(spec))], 3)
+    similar = near(path, [*sections(spec), *(row.path for row in options(spec))])
     raise UsageError(
         f"A spec has no field '{path}'.",
         cure=f"Did you mean {' or '.join(similar)}?" if similar else "'winlab spec explain' lists all fields.",

@@ -11,6 +11,7 @@ from pydantic_core import CoreSchema
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.system import LINUX, System
+from winlab.near import there_are
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def system(name: str) -> Recipe:
     """
     known = recipes.systems()
     if name not in known:
-        raise ValueError(f"there is no image '{name}'; there are {', '.join(known)}")
+        raise ValueError(f"there is no image '{name}'; {there_are(name, known)}")
     return recipes.get(name)
 
 

@@ -26,7 +26,7 @@ from winlab.engine.step import Step
 from winlab.errors import HostError, NotFoundError, WinlabError
 from winlab.events import Listener, Note, Progress
 from winlab.lab_folder import LabFolder
-from winlab.operations import faults, look, recorded, room
+from winlab.operations import faults, look, protect, recorded, room
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.planning import Proposal
 from winlab.operations.snapshot import brought, compatible, memory, required, where
@@ -63,10 +63,12 @@ def reset(which: Id, lab: str, site: Site, tell: Listener) -> Copied:
     """Put a lab back to one of its snapshots, or to one that it is a copy of. What it did since is lost.
 
     :raises NotFoundError: there is no such snapshot or lab. Nothing was touched.
-    :raises ConflictError: it is another lab's snapshot, or the memory can't be restored here. Nothing was touched.
+    :raises ConflictError: the lab is protected, it is another lab's snapshot, or the memory can't be restored here.
+        Nothing was touched.
     """
 
     def work(under: Underway) -> Copied:
+        protect.refuse(lab, under.hypervisors)
         snapshot = snapshots.read(which)
         plan = snapshot.plan if lab == which.lab else copied.plan_again(snapshot.plan, recorded.read(under.folder).plan)
         return _Copying(snapshot, plan, under).run()

@@ -70,7 +70,7 @@ def _lacking(subject: Subject, kubectl: Kubectl, signs: frozenset[str]) -> tuple
     since = (time.time() - GRACE if subject.since is None else subject.since) + subject.skew
     spec = lease.get("spec")
     if _seconds(spec.get("renewTime") if isinstance(spec, dict) else None) < since - SLACK:
-        return "its kubelet has not renewed its lease", signs | {"no lease"}
+        return "waiting for the kubelet's first heartbeat", signs | {"no lease"}
     if subject.booted and _reported(node) < since - SLACK:
         return "its kubelet has not reported since the start", signs | {"no report"}
     return diagnose.brief(node), signs

@@ -139,7 +139,7 @@ def test_without_a_version_the_newest_that_the_workers_go_with(
     if says is None:
         assert note is None
     else:
-        assert note == f"Kubernetes {version} is taken, not {DEFAULT}: it is the newest that is known to {says}"
+        assert note == f"Using Kubernetes {version} (not {DEFAULT}), the newest known to {says}"
 
 
 def test_some_workers_have_no_suitable_version() -> None:

@@ -60,7 +60,8 @@ def test_what_libvirt_chose_for_the_origin_is_left_out_and_what_the_guest_sees_s
     etree.SubElement(saved, "seclabel", type="dynamic")
     pushed = etree.SubElement(saved.find("metadata"), "{urn:winlab:pushed:1}pushed", lab="one")
     pushed.text = "kubelet"
-    etree.SubElement(saved.find("metadata"), "{urn:winlab:faults:1}faults", lab="one")
+    for kind in ("faults", "protected"):
+        etree.SubElement(saved.find("metadata"), f"{{urn:winlab:{kind}:1}}{kind}", lab="one")
     etree.SubElement(saved.find("metadata"), "{urn:winlab:first-boot:1}first-boot", lab="one")
     made = etree.fromstring(copy_of(etree.tostring(saved, encoding="unicode"), copy, node).encode())
     assert made.get("id") is None
@@ -73,6 +74,7 @@ def test_what_libvirt_chose_for_the_origin_is_left_out_and_what_the_guest_sees_s
     metadata = made.find("metadata")
     assert metadata.find("{urn:winlab:pushed:1}pushed").get("lab") == "two"
     assert metadata.find("{urn:winlab:faults:1}faults") is None
+    assert metadata.find("{urn:winlab:protected:1}protected") is None  # a copy is not protected
     assert not tags.in_first_boot(made)
 
 

@@ -95,7 +95,7 @@ def test_linux_workers_are_a_pool_called_linux() -> None:
         ("- {}\n  - {name: a, count: 16}", "line 3: workers.a.count: the pool 'a' can have 15 nodes at most"),
         (
             "- {}\n  -\n    name: a\n    memroy: 2GiB",
-            "line 5: workers.a.memroy: there is no such field; there are apart",
+            "line 5: workers.a.memroy: there is no such field; did you mean 'memory'? There are apart",
         ),
         ("- {}\n  -\n    name: a\n    os: debian-13\n    bus: sata", "line 6: workers.a.bus: only Windows workers"),
         ("- {}\n  - 5", "line 3: workers.1: "),

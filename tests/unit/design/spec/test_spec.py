@@ -51,7 +51,10 @@ def test_problems_name_file_and_line(tmp_path: Path) -> None:
         spec.load(str(path))
     text = str(caught.value)
     assert "(3 problems)" in text
-    assert "line 4: workers.memroy: there is no such field; there are apart, bus, cluster, count" in text
+    assert (
+        "line 4: workers.memroy: there is no such field; did you mean 'memory'? There are apart, bus, cluster, count"
+        in text
+    )
     assert "line 5: workers.cpus" in text
     assert "line 7: network.cidr: 8.8.8.0/24 should be a private" in text
 
