@@ -232,7 +232,9 @@ def test_every_command_has_the_options() -> None:
     """A new command without a result is named in NO_RESULT."""
     command = typer.main.get_command(main.app)
     found = list(contexts(command.make_context("winlab", [], resilient_parsing=True)))
-    params = {pages.typed(one).removeprefix("winlab "): {param.name for param in one.command.get_params(one)} for one in found}
+    params = {
+        pages.typed(one).removeprefix("winlab "): {param.name for param in one.command.get_params(one)} for one in found
+    }
     assert {name for name, names in params.items() if not {"output", "events"} <= names} == NO_RESULT
     assert all({"quiet", "debug"} <= names for names in params.values())
     assert "fault add loss" in params
