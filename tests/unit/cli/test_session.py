@@ -218,7 +218,7 @@ NO_RESULT = {
 
 
 def contexts(context: Any) -> Iterator[Any]:
-    """The contexts of all commands that are no groups."""
+    """The contexts of all commands that are not groups."""
     command = context.command
     if not hasattr(command, "list_commands"):
         yield context
