@@ -177,7 +177,6 @@ def logs(
 
     Examples:
       winlab logs
-      winlab logs node-1 -n 200
       winlab logs node-1 kubelet -f
       winlab logs controller-1 kubelet --since 10m
     """

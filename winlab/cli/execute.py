@@ -77,10 +77,8 @@ def execute(
 
     Examples:
       winlab exec node-1 hostname
-      winlab exec controller-1 -- 'ls /etc | wc -l'   # one word: a line of the shell
       winlab exec -i node-1 powershell - < script.ps1
-      winlab exec -t controller-1 top
-      winlab exec --windows hostname                  # on all Windows nodes
+      winlab exec --windows hostname   # on all Windows nodes
     """
     from winlab import Lab
 

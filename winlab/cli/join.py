@@ -32,7 +32,6 @@ HELP = f"""Make a lab of workers that join an external cluster, which {distribut
 Without --kubeconfig, list the clusters that this host shows.
 
 Examples:
-  winlab join
   winlab join --check --kubeconfig admin.conf
   winlab join --kubeconfig admin.conf --lab mine
   winlab join --kubeconfig admin.conf --workers 2 --os windows-2022

@@ -79,10 +79,10 @@ def _explained() -> Iterator[None]:
 
     What Typer says about it is kept for programs; for people Typer prints it.
     """
-    session = current()
     try:
         yield
     except Exception as error:
+        session = current()
         is_typers = hasattr(error, "format_message")  # Typer's own errors have it
         if is_typers:
             context = getattr(error, "ctx", None)

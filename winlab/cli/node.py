@@ -29,7 +29,7 @@ def ssh(
     command: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A command to run there, in place of a session.", metavar="[-- COMMAND]", show_default=False
+            help="A command to run there, in place of a session.", metavar="[-- COMMAND...]", show_default=False
         ),
     ] = None,
     lab: LabName = settings.DEFAULT_LAB,

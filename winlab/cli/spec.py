@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winlab.cli.app import App
+from winlab.cli.app import App, NoResult
 from winlab.cli.common import print_table, say
 from winlab.cli.session import current
 
@@ -59,7 +59,7 @@ def explain(
         _show(rows, options.sections(Spec))
 
 
-@app.command()
+@app.command(cls=NoResult)
 def schema() -> None:
     """Print the JSON Schema of specs, which editors use for checks and completion.
 

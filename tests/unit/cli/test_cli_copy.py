@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import commands
 import pytest
+import results
 
 from winlab import Lab
 from winlab.operations.copied import Copied
@@ -31,7 +31,9 @@ def test_the_result_is_counted(asked: list[Any]) -> None:
     assert "d/link" in done.stderr
     assert asked == [("ci", ["a", "b"], "node-1:C:/k/", True)]
     done = commands.ran("cp", "node-1:C:/a", "x", "-o", "json")
-    assert json.loads(done.stdout.splitlines()[-1])
+    found = results.item(done.stdout)
+    assert (found["name"], found["files"], found["bytes"]) == ("x", 3, 41984)
+    assert found["skipped"]
 
 
 @pytest.mark.parametrize("words", [("a",), ("node-1:a", "-", "-o", "json")])

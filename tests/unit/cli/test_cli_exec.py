@@ -10,7 +10,8 @@ import pytest
 from commands import run as winlab
 
 from winlab import Lab, Node
-from winlab.cli.execute import Prefixed, separated
+from winlab.cli.execute import GROUPS, Prefixed
+from winlab.cli.verbatim import separated
 from winlab.errors import OffError
 from winlab.operations.group import Ended
 
@@ -49,7 +50,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, list[str], Any]
     ],
 )
 def test_everything_after_the_node_is_the_command(words: str, same: str) -> None:
-    assert separated(words.split(), {"--lab", "--via", "--pool"}) == same.split()
+    assert separated(words.split(), {"--lab", "--via", "--pool"}, instead=GROUPS) == same.split()
 
 
 @pytest.mark.parametrize("words", ["c ls -la --lab x", "c -- ls -la --lab x", "--lab lab c ls -la --lab x"])

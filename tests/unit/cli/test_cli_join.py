@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import commands
 import plans
 import pytest
+import results
 import yaml
 
 from winlab.adapters.kube import discovery
@@ -147,9 +147,9 @@ def test_check_shows_the_verdict_and_makes_nothing(
     assert "Disable it." in printed
     assert ("can't join" in printed) == refused
     assert join(monkeypatch, *args, "--output", "json") == (2 if refused else 0)
-    found = json.loads(capsys.readouterr().out)
-    assert (found["distribution"], found["refused"]) == ("k3s", refused)
-    assert found["rows"][1] == {
+    found = results.item(capsys.readouterr().out)
+    assert (found["name"], found["refused"]) == ("k3s", refused)
+    assert found["findings"][1] == {
         "about": "logs and exec", "level": "change", "says": "They need a tunnel.", "cure": "Disable it.",
     }  # fmt: skip
     assert made.plan is None
@@ -165,7 +165,7 @@ def test_without_a_kubeconfig_the_clusters_of_this_host_are_listed(
     assert "--context kind-mine" in printed
     assert "kind needs: a cluster made with disableDefaultCNI" in printed
     assert join(monkeypatch, "--output", "json") == 0
-    (found,) = json.loads(capsys.readouterr().out)
+    found = results.item(capsys.readouterr().out)
     assert (found["name"], found["distribution"]) == ("kind-mine", "kind")
     monkeypatch.setattr(discovery, "find", list)
     assert join(monkeypatch) == 0

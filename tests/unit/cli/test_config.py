@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import results
 import typer
 from commands import ran
 
@@ -21,7 +21,7 @@ MAIN: Any = typer.main.get_command(main.app)
 @pytest.fixture(autouse=True)
 def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The user's file, which does not exist yet."""
-    for name in [one for one in os.environ if one.startswith("WINLAB_")]:
+    for name in [one for one in os.environ if one.startswith("WINLAB_") and one != "WINLAB_LIBVIRT_URI"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("WINLAB_CONFIG", str(tmp_path / "winlab" / "config.yaml"))
     return tmp_path / "winlab" / "config.yaml"
@@ -29,14 +29,14 @@ def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def value(key: str) -> tuple[str, str]:
     """The value of a setting, and where it comes from."""
-    found = json.loads(ran("config", "get", key, "-o", "json").stdout)
+    found = results.item(ran("config", "get", key, "-o", "json").stdout)
     return found["value"], found["origin"]
 
 
 def lab_of_a_plan(*words: str) -> str:
     done = ran("plan", "1-0-1", "-o", "json", *words)
     assert done.exit_code == 0, done.stderr
-    return str(json.loads(done.stdout)["lab"])
+    return str(results.item(done.stdout)["lab"])
 
 
 def test_an_option_counts_more_than_a_variable_than_the_file_than_the_default(
@@ -69,7 +69,7 @@ def test_settings_are_set_and_unset_and_the_other_lines_stay(file: Path) -> None
 def test_options_of_one_command_and_variables_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ran("config", "set", "node.add.count", "2").exit_code == 0
     assert ran("config", "set", "cache", "/big").exit_code == 0
-    rows = {row["key"]: row for row in json.loads(ran("config", "list", "-o", "json").stdout)["settings"]}
+    rows = {row["name"]: row for row in results.items(ran("config", "list", "-o", "json").stdout)}
     assert rows["node.add.count"]["variable"] == "WINLAB_NODE_ADD_COUNT"
     assert (rows["cache"]["value"], rows["cache"]["origin"]) == ("/big", "file")
     assert "create.locked" not in rows
@@ -118,6 +118,8 @@ def test_values_are_as_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> N
     }
     file.write_text("new.setting: x\n")
     assert "'new.setting' in it is not a setting of this winlab." in ran("config", "list").stderr
+    (unknown,) = [row for row in results.items(ran("config", "list", "-o", "json").stdout) if not row["variable"]]
+    assert (unknown["name"], unknown["value"]) == ("new.setting", "x")
 
 
 def test_each_option_has_a_variable_of_its_own() -> None:
@@ -155,11 +157,13 @@ def test_the_script_of_a_shell_asks_winlab(shell: str) -> None:
 def test_the_version() -> None:
     shown = f"winlab {__version__}\n"
     assert ran("version").stdout == ran("--version").stdout == ran("-V").stdout == shown
-    assert json.loads(ran("version", "-o", "json").stdout)["version"] == __version__
+    assert results.item(ran("version", "-o", "json").stdout)["version"] == __version__
 
 
 def test_docs_are_listed_and_printed() -> None:
     assert "exit-codes" in ran("docs").stdout
+    assert "exit-codes" in ran("docs", "-o", "name").stdout.splitlines()
+    assert results.item(ran("docs", "exit-codes", "-o", "json").stdout)["title"] == "Exit codes"
     assert ran("docs", "exit-codes").stdout.startswith("# Exit codes\n")
     assert ran("docs", "exit-codes.md").stdout.startswith("# Exit codes\n")
     done = ran("docs", "exit-code")

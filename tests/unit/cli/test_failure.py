@@ -35,7 +35,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, BaseException | Non
     calls: list[tuple[str, BaseException | None]] = []
 
     def support(self: Lab, to: Path | None = None, *, failed: BaseException | None = None, listener: Listener) -> Path:
-        listener(StepProgress(step="support", text="collecting"))
+        listener(StepProgress(step="support", text="collecting", seconds=60))  # in a pipe, shown once a minute
         calls.append((self.name, failed))
         return to or Path(f"/state/support/{self.name}.tar.gz")
 

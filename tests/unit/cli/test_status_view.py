@@ -40,6 +40,7 @@ NODES = [CONTROLLER, status("node-1", kubernetes="NotReady", pushed=(OWN,))]
 def _lab(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lab, "about", lambda _: ABOUT)
     monkeypatch.setattr(Lab, "left", lambda _: ())
+    monkeypatch.setattr(Lab, "protected_by", lambda _: None)
     monkeypatch.setenv("COLUMNS", "80")
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import results
 from commands import Ran, ran
 from commands import run as winlab
 
 from winlab import Lab, Node, run
 from winlab.cli import complete
-from winlab.cli.node import separated
+from winlab.cli.verbatim import separated
 
 
 def planned(*words: str) -> tuple[str, int]:
     """The lab and the number of nodes of a plan."""
     done = ran(*words, "--rehearse")
     assert done.exit_code == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = results.item(done.stdout)
     return found["lab"], len(found["nodes"])
 
 
@@ -59,6 +60,7 @@ def test_a_word_counts_more_than_a_variable(monkeypatch: pytest.MonkeyPatch) -> 
         ("ssh a/node-1 --lab b", "'--lab' has two values: 'a' and 'b'."),
         ("diff 1-1-1 -s 1-2-1", "'--spec' has two values: '1-1-1' and '1-2-1'."),
         ("-o json plan -o table", "'--output' has two values: 'json' and 'table'."),
+        ("exec a/node-1 --lab b ls", "'--lab' has two values: 'a' and 'b'."),
         ("-o json kubectl get nodes", "'winlab kubectl' has no option '--output'."),
         ("--lab a list", "'winlab list' has no option '--lab'."),
         ("status a_b", "'a_b' can't be the name of a lab."),
@@ -69,6 +71,14 @@ def test_two_values_or_no_such_option_are_an_error(words: str, says: str) -> Non
     done = ran(*words.split())
     assert done.exit_code == 2
     assert says in done.stdout + done.stderr
+
+
+def test_a_file_of_events_in_several_places(tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    assert ran("--events", str(a), "docs", "--events", str(a)).exit_code == 0
+    assert [event["event"] for event in results.events(a)] == ["RunEnded"]
+    done = ran("--events", str(a), "docs", "--events", str(b))
+    assert f"'--events' has two values: '{a}' and '{b}'." in done.stderr
 
 
 @pytest.fixture
@@ -92,6 +102,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("words", "call"),
     [
+        ("exec --via ssh ci/node-1 /bin/ls", ("ci", "node-1", ["/bin/ls"])),
         ("exec ci/node-1 ls -la --lab x", ("ci", "node-1", ["ls", "-la", "--lab", "x"])),
         ("--lab ci exec node-1 -- ls -q", ("ci", "node-1", ["ls", "-q"])),
         ("ssh node-1", ("lab", "node-1")),

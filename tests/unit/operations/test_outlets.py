@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 import commands
 import plans
 import pytest
+import results
 import yaml
 from sites import FakeSite
 
@@ -135,7 +135,7 @@ def test_credentials(plan: Plan, made: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Node, "login", lambda self: logins[self.name])
     assert commands.ran("credentials", "node-1", "--password").stdout == made.administrator_password + "\n"
     assert made.administrator_password in commands.ran("credentials", "node-1").stdout
-    assert json.loads(commands.ran("credentials", "node-1", "-o", "json").stdout)["user"] == "Administrator"
+    assert results.item(commands.ran("credentials", "node-1", "-o", "json").stdout)["user"] == "Administrator"
     refused = commands.ran("credentials", "controller-1", "--password")
     assert (refused.exit_code, refused.stdout) == (5, "")
 
