@@ -98,12 +98,12 @@ def _admit(request: Request, connection: str, record: Record, progress: Progress
     relay.ensure(known.chassis, address, record, progress)
     ovn_sockets.ensure(ovn_sockets.SOUTHBOUND, record, progress)
     held = str(request.external_address or "")
-    listed = hypervisors()
-    addresses = external.assigned(known, request.chassis, {*others(known.chassis), *listed}, held)
+    there, listed = others(known.chassis), hypervisors()
+    addresses = external.assigned(known, request.chassis, {*there, *listed}, held)
     known = known.model_copy(
         update={"southbound": relay.southbound(address), "external_addresses": addresses}
     ).with_tunnels({known.chassis: mtu, request.chassis: request.tunnel_mtu})
-    hosts = databases.choose(known, others(known.chassis), listed, request.chassis, request.databases)
+    hosts = databases.choose(known, there, listed, request.chassis, request.databases)
     known = known.model_copy(update={"databases": hosts})
     given = None
     if request.moves is not None:

@@ -349,10 +349,10 @@ class _Copying:
 
         So a lab whose node was moved never has two machines of it that run, although it is killed at any time.
         """
-        hosts = self._under.hypervisors
-        for machine in hosts.machines(self._plan.lab):
-            if machine.tag.node == node.name and machine.hypervisor != node.hypervisor:
-                domains.remove(hosts.on(machine).conn, machine)
+        for host in self._under.hypervisors:
+            for machine in host.machines(self._plan.lab) if host.name != node.hypervisor else ():
+                if machine.tag.node == node.name:
+                    domains.remove(host.conn, machine)
 
     def _fill_drives(self, host: Hypervisor, node: NodePlan, progress: Progress) -> dict[str, Path]:
         """Make the node's own volumes; returns their files by target."""
