@@ -335,10 +335,23 @@ def _stop_daemon(name: str, record: Record, progress: Progress) -> None:
         if daemon.stop is not None:
             run(daemon.stop, check=False, timeout=60)
         elif daemon.pidfile is not None and (pid := running(daemon.pidfile, daemon.program)) is not None:
+            both = (pid, _monitor_of(pid, daemon.program))
             os.kill(pid, signal.SIGTERM)
-            wait_until(lambda: not program_of(pid), 15)
+            wait_until(lambda: not any(map(program_of, both)), 15)
     del record.changes.daemons[name]
     record.save()
+
+
+def _monitor_of(pid: int, program: str) -> int:
+    """The process that restarts *pid* (``--monitor``, man ovsdb-server), which outlives it and writes to the same log.
+
+    It is *pid* itself if there is none.
+    """
+    try:
+        parent = int((Path("/proc") / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])
+    except OSError:
+        return pid
+    return parent if program_of(parent) == program[:15] else pid
 
 
 def halt(service: str, progress: Progress) -> None:
