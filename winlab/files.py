@@ -14,11 +14,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from winlab import locks
 from winlab.errors import UsageError
-from winlab.events import Progress
+
+if TYPE_CHECKING:
+    from winlab.events import Progress
 
 BLOCK = 1 << 20
 STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}  # the descriptors that these names stand for

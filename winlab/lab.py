@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from winlab import operations, settings
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Event, Listener, Told, ignore
 from winlab.node import Node

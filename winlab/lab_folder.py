@@ -32,7 +32,7 @@ from pydantic import ValidationError
 from winlab import files, journal, locks, settings
 from winlab.design.plan import credentials
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.errors import AccessError, ConflictError, HostError, NotFoundError, WinlabError
 from winlab.events import Event, Listener, Progress

@@ -10,9 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from winlab.digits import is_number
-from winlab.events import Progress
+
+if TYPE_CHECKING:
+    from winlab.events import Progress
 
 
 @contextmanager

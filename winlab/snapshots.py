@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serial
 
 from winlab import files, locks, settings
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError

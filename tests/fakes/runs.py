@@ -14,7 +14,7 @@ from sites import FakeSite, hypervisor
 
 from winlab import stopping
 from winlab.adapters.vm.hypervisor import Hypervisor
-from winlab.design.plan import golden
+from winlab.design.plan import lab_name
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.engine import wait
 from winlab.engine.durations import Durations
@@ -86,7 +86,7 @@ def run(
 def title_of(step: Step) -> str:
     """A step's title, in which a golden image's lab and machine, which have a digest in their name, are "golden"."""
     lab = step.reaches.lab
-    return step.title.replace(lab, "golden") if lab.startswith(golden.LAB) else step.title
+    return step.title.replace(lab, "golden") if lab.startswith(lab_name.GOLDEN) else step.title
 
 
 def titled(steps: list[Step], title: str) -> Step:

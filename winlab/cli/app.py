@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import typer
@@ -10,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from winlab.cli import words
 from winlab.cli.session import current
-from winlab.cli.tree import SHARED
+from winlab.cli.tree import MODULES, SHARED
 from winlab.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,3 +121,24 @@ class App(typer.Typer):
     ) -> Callable[[F], F]:
         """Register a function as a command."""
         return super().command(name, cls=cls, **more)
+
+
+class Commands(Mapping[str, Any]):
+    """winlab's commands, by name. A command's module is imported when it is asked for: all of them take too long."""
+
+    def __init__(self) -> None:
+        self._homes = {name: module for module, names in MODULES.items() for name in names.split()}
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            app = App()
+            importlib.import_module(f"winlab.cli.{self._homes[name]}").register(app)
+            self._made |= typer.main.get_group(app).commands
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)

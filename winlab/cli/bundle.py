@@ -21,6 +21,11 @@ app = App(help="Everything that a lab needs in one verified file.", no_args_is_h
 File = Annotated[Path, typer.Argument(help="The bundle.", metavar="FILE")]
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="bundle")
+
+
 @app.command()
 @spread
 def create(

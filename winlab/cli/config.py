@@ -21,6 +21,11 @@ app = App(
 )
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="config")
+
+
 def _complete(ctx: typer.Context) -> list[str]:
     return list(defaults.keys(ctx.find_root().command))
 

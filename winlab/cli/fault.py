@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 app = App(help="Inject faults into a lab: lost packets, full disks, wrong clocks ...", no_args_is_help=True)
 
+
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="fault")
+
+
 Other = Annotated[
     str | None,
     typer.Argument(

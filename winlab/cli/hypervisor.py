@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 app = App(help="The hosts that carry a site's labs.", no_args_is_help=True)
 app.command()(recover)
 
+
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="hypervisor")
+
+
 Name = Annotated[str, typer.Argument(help="The hypervisor's name.", autocompletion=complete_hypervisors)]
 
 

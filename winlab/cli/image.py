@@ -23,6 +23,11 @@ SOURCES = BundleFlags()
 app = App(help="The images that nodes are made from.", no_args_is_help=True)
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="image")
+
+
 @app.command("list")
 def list_images() -> None:
     """List all image recipes, and the images in the cache.

@@ -22,6 +22,11 @@ CHANGES = ChangeFlags()
 app = App(help="Windows installation media.", no_args_is_help=True)
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="iso")
+
+
 @app.command()
 def inspect(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="An ISO image of Windows Server.", show_default=False)],

@@ -15,37 +15,8 @@ from typing import Annotated, Any
 import typer
 
 from winlab import files
-from winlab.cli import (
-    bundle,
-    cluster,
-    config,
-    copy,
-    defaults,
-    execute,
-    fault,
-    host,
-    hypervisor,
-    image,
-    iso,
-    lab,
-    manual,
-    node,
-    outlets,
-    power,
-    reconcile,
-    repair,
-    schema,
-    screens,
-    signals,
-    snapshot,
-    spec,
-    support,
-    test,
-    tree,
-    watch,
-    words,
-)
-from winlab.cli.app import App, Group
+from winlab.cli import defaults, manual, signals, tree, words
+from winlab.cli.app import App, Commands, Group
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.result import requested
 from winlab.cli.session import Events, Format, Session, begin, checked_lab, current
@@ -59,6 +30,13 @@ class _Interrupted(Exception):
 
 
 class _Commands(Group):
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{**given, "commands": Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """The names of the commands."""
+        return list(self.commands)
+
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Read the options before the command."""
         with _explained():
@@ -101,30 +79,6 @@ app = App(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "WINLAB"},
 )
-lab.register(app)
-node.register(app)
-execute.register(app)
-copy.register(app)
-screens.register(app)
-outlets.register(app)
-power.register(app)
-cluster.register(app)
-watch.register(app)
-repair.register(app)
-reconcile.register(app)
-snapshot.register(app)
-host.register(app)
-schema.register(app)
-manual.register(app)
-app.add_typer(support.app, name="support")
-app.add_typer(fault.app, name="fault")
-app.add_typer(hypervisor.app, name="hypervisor")
-app.add_typer(image.app, name="image")
-app.add_typer(iso.app, name="iso")
-app.add_typer(bundle.app, name="bundle")
-app.add_typer(spec.app, name="spec")
-app.add_typer(config.app, name="config")
-app.add_typer(test.app, name="test")
 
 SAYING = 0.5  # seconds to say that a command ends without what did not stop
 WHAT, TEXT = 8, 12  # the columns of an error's sentence and of its details: a guest may have written lines of them

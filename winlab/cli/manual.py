@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from winlab import data, run
+from winlab import data
 from winlab.cli.app import NoResult
 from winlab.cli.common import print_table, say
 from winlab.cli.session import current
@@ -114,6 +114,8 @@ def docs(
         return
     pager = shlex.split(os.environ.get("PAGER", "less"))
     if sys.stdout.isatty() and pager and shutil.which(pager[0]):
+        from winlab import run
+
         run.replace([*pager, topics[name]])
     say(text, end="")
 

@@ -9,27 +9,18 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from winlab import events, files, settings
+from winlab import files, settings
 from winlab.cli import result, table, words
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.complete import complete_labs
 from winlab.errors import ConflictError, ExitCode, Failure, LabError, NotFoundError, OffError, UsageError, WinlabError
-from winlab.events import (
-    Event,
-    Listener,
-    Note,
-    RunEnded,
-    StepChecking,
-    StepDone,
-    StepFailed,
-    StepProgress,
-    StepSkipped,
-    StepStarted,
-)
+
+if TYPE_CHECKING:
+    from winlab.events import Event, Listener, RunEnded
 
 REFUSALS = (UsageError, NotFoundError, ConflictError, OffError)  # their messages say everything
 
@@ -98,7 +89,9 @@ class Session:
     def shown(self) -> Iterator[Listener]:
         """A listener for the length of a with-block: it shows events on the standard error, and --events has them."""
         if self.quiet:
-            yield self._remembered(events.ignore)
+            from winlab.events import ignore
+
+            yield self._remembered(ignore)
             return
         from winlab.cli.live import view
 
@@ -135,6 +128,7 @@ class Session:
         if not self._touched or all(isinstance(one, REFUSALS) for one in every):
             return None
         from winlab import Lab
+        from winlab.events import Note, StepProgress
 
         with suppress(KeyboardInterrupt), self.shown() as tell:
             try:
@@ -163,6 +157,8 @@ class Session:
         if not failures:
             failures = Failure.each(error) if isinstance(error, Exception) else self.misused
         if self._events is not None and not (self._is_ended and code == 0):
+            from winlab.events import RunEnded
+
             ended = replace(self._failed_run or RunEnded(), exit_code=int(code), failures=failures)
             self._write(replace(ended, support=str(support or "")))
         if self.for_people:
@@ -178,6 +174,8 @@ class Session:
             drop_output()
 
     def _remembered(self, show: Listener) -> Listener:
+        from winlab.events import StepChecking, StepDone, StepFailed, StepSkipped, StepStarted
+
         def tell(event: Event) -> None:
             if isinstance(event, (StepChecking, StepStarted)):
                 self._running[event.lab, event.step] = None
@@ -193,6 +191,8 @@ class Session:
 
     def _record(self, event: Event) -> None:
         """Write an event; but the end of a failed run waits for :meth:`finish`."""
+        from winlab.events import RunEnded
+
         if isinstance(event, RunEnded) and event.exit_code:
             self._failed_run = event
             return
@@ -200,9 +200,11 @@ class Session:
         self._write(event)
 
     def _write(self, event: Event) -> None:
+        from winlab.events import record
+
         assert self._events is not None
         try:
-            self._events.write(json.dumps(events.record(event)) + "\n")
+            self._events.write(json.dumps(record(event)) + "\n")
         except BrokenPipeError:  # its reader has seen enough
             drop_output(self._events)
 
@@ -234,7 +236,7 @@ def checked_lab(value: str) -> str:
 
     :raises UsageError: no lab can have it.
     """
-    from winlab.design.plan.make import check_lab_name
+    from winlab.design.plan.lab_name import check_lab_name
 
     return check_lab_name(value, own=True)
 

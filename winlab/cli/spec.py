@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 app = App(help="What a spec can contain.", no_args_is_help=True)
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="spec")
+
+
 def _complete_paths(incomplete: str) -> list[str]:
     from winlab.design.spec import Spec, options
 

@@ -41,6 +41,11 @@ class _Support(Group):
 app = App(cls=_Support, invoke_without_command=True)
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="support")
+
+
 def _complete() -> list[str]:
     """Names of labs, and the command."""
     return [*complete_labs(), EXPLAIN]

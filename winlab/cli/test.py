@@ -24,6 +24,11 @@ app = App(
 )
 
 
+def register(main: typer.Typer) -> None:
+    """Add the command to *main*."""
+    main.add_typer(app, name="test")
+
+
 def _check_folder(junit: Path | None) -> Path | None:
     """Check that the file can be written before minutes are spent on the results.
 

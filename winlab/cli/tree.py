@@ -1,4 +1,4 @@
-"""What ``winlab --help`` shows: every command in one table, by what users want to do. A new command is one line here.
+"""All commands: where they are, and what ``winlab --help`` shows of them: one table, by what users want to do.
 
 Each row has the commands, separated by commas, as they are typed; then what they do. tests/unit/cli/test_tree.py checks
 that each command is in one row, and that the page fits an 80-column screen.
@@ -67,6 +67,36 @@ GROUPS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
             ("config, completion, version", "Defaults; completion for your shell; version"),
             ("docs [TOPIC], help [COMMAND]", "Read the documentation"),
         ),
+    }
+)
+
+# The modules of this package, and the commands that each of them registers
+MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "lab": "create plan status list protect destroy",
+        "reconcile": "diff apply node",
+        "power": "stop start restart suspend resume autostart",
+        "snapshot": "snapshot reset clone",
+        "node": "ssh serial screenshot move",
+        "execute": "exec pwsh",
+        "copy": "cp",
+        "screens": "vnc rdp ui graph",
+        "outlets": "port-forward ssh-config hosts env inventory credentials",
+        "cluster": "kubeconfig kubectl push load logs lock join",
+        "schema": "schema",
+        "test": "test",
+        "fault": "fault",
+        "watch": "events timeline",
+        "repair": "repair",
+        "support": "support",
+        "spec": "spec",
+        "image": "image",
+        "iso": "iso",
+        "bundle": "bundle",
+        "host": "doctor host",
+        "hypervisor": "hypervisor",
+        "config": "config",
+        "manual": "completion version docs help",
     }
 )
 

@@ -83,7 +83,7 @@ def note_lab(ctx: typer.Context, lab: str | None) -> str | None:
 
     :raises UsageError: no lab can have the name, or another place names another one.
     """
-    from winlab.design.plan.make import check_lab_name
+    from winlab.design.plan.lab_name import check_lab_name
 
     if lab is not None:
         note(ctx, "lab", check_lab_name(lab, own=True))

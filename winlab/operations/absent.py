@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from winlab.adapters.left import Left
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
-from winlab.design.plan import golden
+from winlab.design.plan import lab_name
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.errors import HostError, WinlabError
 from winlab.events import Listener, Note
@@ -29,7 +29,7 @@ def of_lab(lab: str, site: Site, hosts: Hypervisors, but: Collection[str] = ()) 
                 needed |= {note.source, note.target}
         names = needed - {one.name for one in hosts}
         return [*(one for one in hosts.silent if any(map(one.is_maybe, names))), *removed(names, site, hosts)]
-    if lab.startswith(golden.LAB):
+    if lab.startswith(lab_name.GOLDEN):
         return []  # golden images are made on the first hypervisor, which answers
     return list(hosts.silent)
 

@@ -9,7 +9,7 @@ from winlab.adapters import traces
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.cni import compatible
 from winlab.design.plan import golden as golden_plan
-from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.design.plan.lab_name import GOLDEN
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render.topology import topology

@@ -27,6 +27,7 @@ from winlab.design.cni.routed import Routed
 from winlab.design.plan import addresses
 from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
 from winlab.design.render import nodes
@@ -86,7 +87,7 @@ def plan(
     :raises WinlabError: the cluster can't be inspected.
     """
     plans.check_prefix(prefix)
-    plans.check_lab_name(lab)
+    check_lab_name(lab)
     admin = chosen(config, context, lab)
     if program := runs(admin):
         tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_serializer
 
@@ -20,7 +20,9 @@ from winlab.design.plan.model import Plan
 from winlab.design.spec.model import Spec
 from winlab.errors import AccessError, ConflictError, NotFoundError, WinlabError
 from winlab.lab_folder import CURE, LabFolder
-from winlab.operations.planning import Proposal
+
+if TYPE_CHECKING:
+    from winlab.operations.planning import Proposal
 
 
 class _Design(BaseModel):

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 
 from winlab import journal
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.errors import AccessError, NotFoundError
 from winlab.events import Event
 from winlab.history.runs import History

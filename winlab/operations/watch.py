@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from winlab import locks
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.errors import NotFoundError, WinlabError
 from winlab.events import Event
 from winlab.history import left

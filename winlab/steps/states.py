@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from winlab.design.plan.golden import LAB as GOLDEN
+from winlab.design.plan.lab_name import GOLDEN
 from winlab.engine.state import Kind, State
 
 

@@ -17,7 +17,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from winlab import Lab, Node, Overview, Site, View
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.errors import ExitCode, Failure, NotFoundError, UsageError, WinlabError
 from winlab.lab_snapshots import Listed
 from winlab.web import relays

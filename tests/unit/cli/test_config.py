@@ -12,6 +12,7 @@ import results
 import typer
 from commands import ran
 
+from winlab import run
 from winlab.cli import defaults, main, manual
 from winlab.version import __version__
 
@@ -175,7 +176,7 @@ def test_a_page_is_shown_in_a_pager_at_a_terminal(monkeypatch: pytest.MonkeyPatc
     shown: list[list[object]] = []
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr(shutil, "which", lambda name: name)
-    monkeypatch.setattr(manual.run, "replace", lambda words: shown.append(words))
+    monkeypatch.setattr(run, "replace", lambda words: shown.append(words))
     monkeypatch.setenv("PAGER", "more -s")
     manual.docs("specs")
     assert [str(word).rpartition("/")[2] for word in shown[0]] == ["more", "-s", "specs.md"]

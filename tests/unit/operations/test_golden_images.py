@@ -20,7 +20,7 @@ from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.design.render import domain, folder

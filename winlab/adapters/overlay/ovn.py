@@ -22,7 +22,7 @@ from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.registered import PREFIX
 from winlab.adapters.remote import forwarded
 from winlab.design.fault.base import SwitchRule
-from winlab.design.plan import golden, tags
+from winlab.design.plan import lab_name, tags
 from winlab.design.render.topology import Topology
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 
@@ -297,7 +297,7 @@ def _taken(topology: Topology, owner: str, what: str) -> ConflictError:
         f"The lab '{owner}' already has the external address or block {what}.",
         why="Both labs' names map to the same block of external addresses.",
         cure="Run the same command again: it takes another block."
-        if lab.startswith(golden.LAB)
+        if lab.startswith(lab_name.GOLDEN)
         else f"Choose another block for '{lab}' with --set network.floating_block=NUMBER, or another name.",
     )
 

@@ -14,12 +14,12 @@ from typing import Any
 from winlab.design.catalog import recipes
 from winlab.design.plan import addresses
 from winlab.design.plan.facts import HYPERVISOR
+from winlab.design.plan.lab_name import GOLDEN
 from winlab.design.plan.model import NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan, sha256_of
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.pools import FIRST_PLACES
 from winlab.errors import UsageError
 
-LAB = "golden-"  # prefix of the names of labs that make golden images
 MACHINE = "golden"  # the name of the machine that is installed
 PLACE = FIRST_PLACES[0]  # its place in the network
 # What a clone gets from its own answer file, or what the key covers in another way
@@ -133,7 +133,7 @@ def builders(plan: Plan, installed: Sequence[NodePlan]) -> tuple[Plan, ...]:
 
 def _lab(release: str, key_: str, others: set[str]) -> str:
     """The name of the lab that makes the image with this key: as short as possible, but unlike *others*."""
-    return next(name for digits in range(8, 17) if (name := f"{LAB}{release}-{key_[:digits]}") not in others)
+    return next(name for digits in range(8, 17) if (name := f"{GOLDEN}{release}-{key_[:digits]}") not in others)
 
 
 def _outside(plan: Plan, lab: str, taken: set[str]) -> list[str]:

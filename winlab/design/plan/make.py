@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from winlab.design.plan import addons, addresses, golden, linux, placement, reso
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.kept import Kept
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.machine import Place
 from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
 from winlab.design.plan.stock import Stock
@@ -28,28 +28,6 @@ if TYPE_CHECKING:
 
 
 WORKERS: Mapping[System, Callable[..., NodePlan]] = {LINUX: linux.worker, WINDOWS: windows.worker}
-LAB_NAME = re.compile(r"[a-z]([a-z0-9-]{0,22}[a-z0-9])?")  # a domain's name stays under 64 characters
-RESERVED = {"host", "external"}  # the host's own rows and switch; base volumes begin with "base-"
-
-
-def check_lab_name(lab: str, *, own: bool = False) -> str:
-    """Return *lab* if it can be a lab's name.
-
-    :param own: also accept the name of a lab in which winlab makes a golden image.
-    :raises UsageError: it can't; the message says which names can.
-    """
-    if lab in RESERVED or lab.startswith("base-") or (lab.startswith(golden.LAB) and not own):
-        raise UsageError(
-            f"'{lab}' can't be the name of a lab.",
-            why="winlab's own objects have that name.",
-            cure="Choose another one.",
-        )
-    if not LAB_NAME.fullmatch(lab) or "--" in lab:
-        raise UsageError(
-            f"'{lab}' can't be the name of a lab.",
-            cure="Use 1 to 24 lower-case letters, digits and single hyphens, beginning with a letter: 'lab', 'cni-2'.",
-        )
-    return lab
 
 
 def check_prefix(prefix: str) -> str:

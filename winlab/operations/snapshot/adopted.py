@@ -19,7 +19,7 @@ from winlab.adapters.kube import reduced
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, volume_names
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.model import NodePlan, Plan
 from winlab.design.plan.placement import CHOSEN
 from winlab.design.spec.model import Spec

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from winlab.adapters import traces
 from winlab.adapters.vm.hypervisor import Hypervisors
-from winlab.design.plan.make import check_lab_name
+from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError
 from winlab.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from placing import SITE, host, hosts, plan, where
 
-from winlab.design.plan import copied, golden, placement
+from winlab.design.plan import copied, lab_name, placement
 from winlab.design.plan.changes import changes
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.hosts import HostStock
@@ -181,7 +181,7 @@ def test_a_golden_image_has_no_mtu_and_its_clones_have_the_labs() -> None:
     (builder,) = same.builders
     assert builder.nodes[0].hypervisor == HYPERVISOR  # also if the clones are elsewhere
     assert builder.hypervisors == {HYPERVISOR: same.hosts.get(HYPERVISOR, same.host.machine)}
-    assert golden.LAB in builder.lab
+    assert lab_name.GOLDEN in builder.lab
 
 
 # -- copies

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from winlab.design.plan import addresses
-from winlab.design.plan import make as plan
+from winlab.design.plan.lab_name import LAB_NAME
 from winlab.design.render import folder
 from winlab.design.render.templates import expand
 from winlab.errors import UsageError
@@ -69,7 +69,7 @@ def test_chosen_block() -> None:
     assert [n.floating for n in made.nodes] == ["172.31.240.49", "172.31.240.50"]
 
 
-@given(st.from_regex(plan.LAB_NAME, fullmatch=True), st.integers(1, 66))
+@given(st.from_regex(LAB_NAME, fullmatch=True), st.integers(1, 66))
 def test_blocks_stay_inside(lab: str, count: int) -> None:
     network = ipaddress.IPv4Network("172.31.240.0/20")
     found = addresses.external_block(str(network), lab, count, None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import plans
 import pytest
 
-from winlab.design.plan import make, volume_names
+from winlab.design.plan import lab_name, volume_names
 from winlab.design.plan.model import Plan
 from winlab.design.render.domain import serial_log
 from winlab.errors import UsageError
@@ -92,4 +92,4 @@ def test_the_disks_of_an_imported_snapshot_belong_to_no_lab() -> None:
     lab = volume_names.imported("a-lab", "cni-2")
     assert volume_names.generation(f"{lab}.node-1.disk-2.qcow2") == 2
     with pytest.raises(UsageError):
-        make.check_lab_name(lab)
+        lab_name.check_lab_name(lab)
