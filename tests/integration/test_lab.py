@@ -479,7 +479,7 @@ def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: W
     shutil.rmtree(folder)  # pictures of screens may be in it, where a machine was slow
     folder.mkdir(mode=0o700)
     winlab.ok("destroy", "--lab", LAB_A)
-    assert "There is nothing" in winlab.ok("destroy", "--lab", LAB_A)
+    assert "There is no lab" in winlab.ok("destroy", "--lab", LAB_A)
     found = {row["name"] for row in winlab.items("list")}
     assert LAB_A not in found
     assert LAB_B in found
