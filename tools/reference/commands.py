@@ -34,7 +34,8 @@ def page() -> str:
     every = list(commands())
     count = Counter(one for _, command in every for one in set(_options(command)))
     shared = sorted(one for one, number in count.items() if number >= OFTEN)
-    first = [one for one in _options(_root()) if one not in shared]
+    known = {written for written, _ in shared}
+    first = [one for one in _options(_root()) if one[0] not in known]
     parts = [_table(first, "for all commands: before the command's name")]
     for name, command in every:
         own = [one for one in _options(command) if one not in shared]
