@@ -191,7 +191,7 @@ class Node:
     ) -> None:
         """Pass on the last lines of one log, and with *follow* what is added to it, until *stop* is set.
 
-        :param unit: of systemd on Linux; on Windows kubelet, containerd, kube-proxy, kubeadm, network, or a file.
+        :param unit: of systemd on Linux; on Windows kubelet, containerd, kube-proxy, network and others, or a file.
         :param since: only lines of the last ``10m`` or so, on Linux; replaces *lines*.
         :raises NotFoundError: there is no such lab, node or log.
         :raises UsageError: the node can't be asked this.

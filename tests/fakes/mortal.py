@@ -19,7 +19,7 @@ import sites
 from pools import MemoryPool
 
 from winlab import files
-from winlab.adapters.vm import agent, domains, first_boot, save_image
+from winlab.adapters.vm import agent, domains, first_boot, protected, save_image
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.design import spec
@@ -177,6 +177,7 @@ class World:
 
         put(domains, state=lambda _, node: self.states.get(node.uuid, "gone"), name_of=lambda _, node: node.domain)
         put(domains, suspend=self._into("suspended"), resume=self._into("running"), cut_power=self._into("off"))
+        put(protected, read=lambda *_: None)
         put(domains, machines=self._machines, remove=self._remove, files=self._files)
         put(machines, definition=lambda _, node: self.xml[node.uuid], save=self._save, settle=lambda *_: None)
         put(machines, define=self._redefine, end_save=self._end_save, restore=self._restore)

@@ -22,7 +22,7 @@ SUITES = {"debian:12": "bookworm", "debian:13": "trixie", "ubuntu:24.04": "noble
 UBUNTU = "WINLAB_TEST_UBUNTU"  # the variable that names a mirror of Ubuntu's archive
 LIMIT = 3600  # seconds for one command: a bound for a hang
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-HOST_CERTIFICATES = "/etc/ssl/host-certificates.crt"  # this host may reach registries through a proxy of its own
+HOST_CERTIFICATES = "/etc/host-certificates.crt"  # this host may reach registries through a proxy of its own
 ENTER = 'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; exec chroot "$0" /bin/sh -ec "$1"'
 
 

@@ -187,7 +187,7 @@ out["chassis"] = found.chassis
 out["mappings"] = fabric.ovs_ids()["ovn-bridge-mappings"]
 out["connections"] = sorted(run(["ovn-nbctl", "get-connection"]).stdout.split())
 out["rules"] = run(["iptables", "-S", "DOCKER-USER"]).stdout
-out["way out"] = {check.name: check.state for check in diagnose()}["way out"]
+out["internet access"] = {check.name: check.state for check in diagnose()}["internet access"]
 setup()
 out["rules again"] = run(["iptables", "-S", "DOCKER-USER"]).stdout
 teardown()
@@ -206,7 +206,7 @@ out["up"] = [daemons.ovs_up(), daemons.northd_up(), daemons.controller_up(), dae
     assert out["connections"] == ["punix:/run/ovn/other.sock", "punix:/run/winlab/ovnnb.sock"]
     assert out["rules"].count("--comment winlab -j ACCEPT") == 2
     assert out["rules again"] == out["rules"]
-    assert out["way out"] == "ok"
+    assert out["internet access"] == "ok"
     assert out["left"] == {}
     assert out["mappings after"] == "phys:br-foreign"
     assert out["ids after"] == ["ovn-bridge-mappings"]

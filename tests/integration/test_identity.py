@@ -14,6 +14,7 @@ from pathlib import Path
 
 import flagged
 import pytest
+import results
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -174,12 +175,12 @@ def test_the_command_says_what_the_cluster_needs(cluster: Flagged, node: Kubectl
         [sys.executable, "-m", "winlab", *words], capture_output=True, text=True, check=False, env=there, timeout=300
     )
     assert done.returncode == 2, done.stderr  # it is at 127.0.0.1 alone, which nodes can't use
-    found = json.loads(done.stdout)
-    rows = {row["about"]: row for row in found["rows"]}
+    findings = results.item(done.stdout)["findings"]
+    rows = {row["about"]: row for row in findings}
     assert rows["workers reach the API"]["level"] == "refused"
     assert rows["credentials"]["level"] == "ok"
     assert rows["roles (RBAC)"]["level"] == ("warning" if cluster.flags.authorization == "AlwaysAllow" else "ok")
-    refused = [row["about"] for row in found["rows"] if row["level"] == "refused"]
+    refused = [row["about"] for row in findings if row["level"] == "refused"]
     assert refused == [
         "distribution",
         "workers reach the API",

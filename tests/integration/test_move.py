@@ -17,6 +17,7 @@ import pytest
 import results
 from harness import Winlab
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
+from hosts.host import WINLAB
 
 pytestmark = pytest.mark.slow  # minutes of emulated guests that move
 
@@ -166,7 +167,8 @@ def test_nothing_is_left_to_do_for_create(lab: Lab) -> None:
 
 def test_a_killed_move_is_finished_by_the_same_command(lab: Lab) -> None:
     to = lab.other()
-    words = lab.first.words("/opt/winlab/bin/python", "-m", "winlab", "move", NODE, to)
+    # progress for people waits until a step has taken a minute; events come at once
+    words = lab.first.words(*WINLAB, "move", NODE, to, "--events", "/dev/stderr")
     move = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert move.stdout is not None
     for line in move.stdout:

@@ -58,7 +58,7 @@ def test_a_daemon_that_hangs_takes_a_connection_and_does_not_answer(
     process, uri = daemon
     with connection.connected(uri) as conn:
         assert conn.lookupByName("test") is not None
-    monkeypatch.setattr(connection, "OPENING", 1.0)
+    monkeypatch.setattr(connection, "FIRST", 1.0)
     process.send_signal(signal.SIGSTOP)
     with pytest.raises(HostError, match="does not answer") as caught:
         connection.connect(uri)

@@ -15,7 +15,7 @@ from winlab.adapters.guests import base
 from winlab.adapters.guests.file_system import BLOCK
 from winlab.adapters.guests.winrm_files import WinRmFiles
 from winlab.design.plan import tags
-from winlab.errors import GuestError, NotFoundError, UsageError
+from winlab.errors import NotFoundError, UsageError
 
 
 class Guest:
@@ -83,8 +83,9 @@ def test_folders(files: WinRmFiles, tmp_path: Path) -> None:
     assert list(files.entries(str(tmp_path / "a/b"))) == []
     with pytest.raises(NotFoundError):
         list(files.read(str(tmp_path / "nosuch"), 0, 10))
-    with pytest.raises(GuestError):
+    with pytest.raises(NotFoundError):
         files.write(str(tmp_path / "no/such/folder"), 0, [b"x"])
+    files.remove(str(tmp_path / "no/such/folder"))
 
 
 def test_paths(files: WinRmFiles, tmp_path: Path) -> None:

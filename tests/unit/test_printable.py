@@ -138,7 +138,7 @@ def test_tables_texts_and_results_are_printable(output: Output, capsys: pytest.C
 
 
 def test_an_unexpected_error_is_printable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def fail() -> None:
+    def fail(**_: object) -> None:
         raise ValueError(EVIL)
 
     monkeypatch.setattr(main, "app", fail)

@@ -34,7 +34,9 @@ def page() -> str:
     every = list(commands())
     count = Counter(one for _, command in every for one in set(_options(command)))
     shared = sorted(one for one, number in count.items() if number >= OFTEN)
-    parts = [_table(_options(_root()), "for all commands: before the command's name")]
+    known = {written for written, _ in shared}
+    first = [one for one in _options(_root()) if one[0] not in known]
+    parts = [_table(first, "for all commands: before the command's name")]
     for name, command in every:
         own = [one for one in _options(command) if one not in shared]
         also = [one[0].split()[0].strip("`,") for one in _options(command) if one in shared and one[0][1] == "-"]

@@ -9,18 +9,12 @@ from winlab import stopping
 from winlab.adapters.guests import connect
 from winlab.adapters.guests.base import Sink
 from winlab.adapters.guests.file_system import FileSystem
+from winlab.design.cause.places import LOGS
 from winlab.errors import NotFoundError, UsageError
 from winlab.operations import look, reach
 from winlab.operations.logs import MOST_LINES
 from winlab.site import Site
 
-LOGS = {  # of Windows nodes, as unattend/windows/worker/logs.ps1 has them
-    "kubelet": "C:/var/log/kubelet/kubelet.log",
-    "containerd": "C:/var/log/containerd/containerd.log",
-    "kubeadm": "C:/var/log/kubeadm/join.log",
-    "kube-proxy": "C:/var/log/kube-proxy/kube-proxy.log",
-    "network": "C:/winlab/network.log",
-}
 UNIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._:-]{0,99}")
 POLL = 1.0  # seconds between two looks at a file
 TAIL = 1 << 20  # bytes of a file in which its last lines are looked for
@@ -41,7 +35,7 @@ def seconds(text: str) -> int:
 def log(lab: str, node: str, site: Site, unit: str, sink: Sink, *, lines: int, since: int | None, follow: bool) -> None:
     """Pass on the last lines of a log, and with *follow* what is added to it, until the work is asked to stop.
 
-    :param unit: a unit of systemd on Linux; on Windows one of :data:`LOGS`, or the path of a file.
+    :param unit: a unit of systemd on Linux; on Windows a name in :data:`LOGS`, or the path of a file.
     :param since: only lines of the last so many seconds, on Linux.
     :raises NotFoundError: there is no such lab, node or log.
     :raises UsageError: the node can't be asked this.

@@ -15,6 +15,7 @@ import yaml
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan import addresses
 from winlab.design.plan.tags import Tag
+from winlab.design.system import SYSTEMS
 from winlab.lab_folder import CREDENTIALS, LabFolder
 from winlab.operations import look, reach, recorded
 from winlab.site import Site
@@ -107,7 +108,7 @@ def inventory(lab: str, site: Site) -> str:
     machines, folder = _known(lab, site)
     plans = recorded.standing(folder)
     nodes = {node.name: (plan, node) for plan in plans for node in plan.nodes}  # of a change, the latest
-    groups: dict[str, dict[str, Any]] = {"linux": {}, "windows": {}}
+    groups: dict[str, dict[str, Any]] = {one.name: {} for one in SYSTEMS}
     hosts: dict[str, dict[str, Any]] = {}
     for machine in machines:
         tag = machine.tag
@@ -126,8 +127,9 @@ def inventory(lab: str, site: Site) -> str:
             if group:
                 groups.setdefault(group, {}).setdefault("hosts", {})[tag.node] = {}
     secret = f"{{{{ (lookup('file', {str(folder.path / CREDENTIALS)!r}) | from_json).administrator_password }}}}"
-    groups["linux"]["vars"] = {"ansible_connection": "ssh"}
-    groups["windows"]["vars"] = {**WINRM, "ansible_winrm_ca_trust_path": str(folder.ca), "ansible_password": secret}
+    winrm = {**WINRM, "ansible_winrm_ca_trust_path": str(folder.ca), "ansible_password": secret}
+    for system in SYSTEMS:
+        groups[system.name]["vars"] = {"ansible_connection": "ssh"} if system.login == "ssh" else winrm
     made = {
         "all": {
             "hosts": hosts,

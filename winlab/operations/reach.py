@@ -20,7 +20,6 @@ from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.design.render.domain import serial_log as log_volume
-from winlab.design.system import WINDOWS
 from winlab.errors import UsageError
 from winlab.lab_folder import LabFolder
 from winlab.operations import look
@@ -237,7 +236,7 @@ def desktop(lab: str, node: str, site: Site) -> Desktop:
     :raises OffError: the node does not run.
     """
     target = machine(lab, node, site)
-    if target.tag.system is not WINDOWS:
+    if not target.tag.system.remote_desktop:
         raise UsageError(
             f"'{node}' runs {target.tag.os}, which has no Remote Desktop.",
             cure=f"'winlab vnc {node}' shows its screen, 'winlab ssh {node}' opens a shell.",

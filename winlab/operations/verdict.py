@@ -86,38 +86,48 @@ def _missing(plans: Iterable[Plan], stock: Stock, hosts: Hypervisors | None) -> 
     found: dict[str, Missing] = {}
     first, *builders = plans
     clones = first.clones()
-    for node in (*first.nodes, *(node for builder in builders for node in builder.nodes)):
+
+    def needs_image(node: NodePlan) -> bool:
         known = hosts is not None and hosts.on(node).pool.is_complete(node.volume("base").name)
-        if node in clones or known:
-            continue
-        if (one := _image(node, stock)) is not None:
-            found.setdefault(one.what, one)
-        if isinstance(node, WindowsNode) and _lacks_drivers(node):
-            drivers = recipes.get(windows_media.DRIVERS)
-            size = drivers.download.size if drivers.download else None
-            found.setdefault("virtio drivers", Missing("virtio drivers", "download", size, drivers.usual_seconds))
+        return node not in clones and not known
+
+    for plan in (first, *builders):
+        windows, linux = filter(needs_image, plan.windows_nodes()), filter(needs_image, plan.linux_nodes())
+        needed = [*(one for node in windows for one in (_medium(node, stock), _drivers(node))), *map(_image, linux)]
+        for one in needed:
+            if one is not None:
+                found.setdefault(one.what, one)
     yield from found.values()
     for builder in builders:
         (node,) = builder.windows_nodes()
         yield Missing(f"golden image of {node.image}", "build", None, 0.0)
 
 
-def _image(node: NodePlan, stock: Stock) -> Missing | None:
+def _medium(node: WindowsNode, stock: Stock) -> Missing | None:
     image = recipes.get(node.image)
-    if isinstance(node, WindowsNode) and image.build is None:
-        if windows_media.at_hand(node, stock) is not None or not image.evaluations:
-            return None
-        medium = image.evaluations[0]
-        return Missing(f"{node.image} evaluation medium", "download", medium.size, image.usual_seconds)
+    if image.build is not None:
+        return _image(node)
+    if windows_media.at_hand(node, stock) is not None or not image.evaluations:
+        return None
+    medium = image.evaluations[0]
+    return Missing(f"{node.image} evaluation medium", "download", medium.size, image.usual_seconds)
+
+
+def _drivers(node: WindowsNode) -> Missing | None:
+    if not windows_media.takes_published(node.windows) or windows_media.published().exists():
+        return None
+    drivers = recipes.get(windows_media.DRIVERS)
+    size = drivers.download.size if drivers.download else None
+    return Missing("virtio drivers", "download", size, drivers.usual_seconds)
+
+
+def _image(node: NodePlan) -> Missing | None:
+    image = recipes.get(node.image)
     if cache.lookup(image) is not None:
         return None
     if image.download is not None:
         return Missing(f"image {image.name}", "download", image.download.size, image.usual_seconds)
     return Missing(f"image {image.name}", "build", None, image.usual_seconds)
-
-
-def _lacks_drivers(node: WindowsNode) -> bool:
-    return windows_media.takes_published(node.windows) and not windows_media.published().exists()
 
 
 def _time(run: Run, built: list[Plan], supply: Supply) -> tuple[float, bool]:

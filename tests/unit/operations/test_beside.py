@@ -126,7 +126,7 @@ def test_destroy_takes_only_nodes_out_of_an_external_cluster(monkeypatch: pytest
     folder.write(folder.kubeconfig, "x")
     tags_ = [one.tag for one in machines(plans.make(plans.KVM, *BESIDE)) if one.tag.role != "controller"]
     _, said = join.leave(folder, tags_)
-    assert said.endswith("kubectl delete node node-1")
+    assert "run: kubectl delete node node-1; kubectl delete" in said
 
 
 def test_a_lab_as_planned_has_no_drift_and_lost_names_are_reported(
@@ -153,7 +153,7 @@ def test_status_has_the_membership(monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(answer=lambda _, items: found.extend(items) or True)
     monkeypatch.setattr(commands, "current", lambda: session)
     monkeypatch.setattr(commands, "active", lambda _: [])
-    commands._show_status(cast(Lab, SimpleNamespace(name="lab", status=lambda: rows)))
+    commands._show_status(cast(Lab, SimpleNamespace(name="lab", status=lambda: rows, protected_by=lambda: None)))
     told = {row.name: (row.role, row.cluster) for row in found}
     assert told == {
         "controller-1": ("controller", True),

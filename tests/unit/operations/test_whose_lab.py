@@ -50,7 +50,10 @@ CHANGES: dict[str, Callable[[Lab], object]] = {
     "clear_faults": lambda lab: lab.clear_faults(),
     "destroy": lambda lab: lab.destroy(),
 }
-CHANGES_NOTHING = {"plan", "plan_join", "bundle", "build_golden", "lock", "support", "test_readiness", "test_smoke"}
+CHANGES_NOTHING = {
+    *("plan", "plan_join", "check_join", "bundle", "build_golden", "lock", "support", "test_readiness", "test_smoke"),
+    "copy",  # files in guests only, as commands there can do
+}
 NEEDS_A_LAB: dict[str, Callable[[Lab], object]] = {
     "kubectl": lambda lab: lab.kubectl("get", "nodes"),
     "become_kubectl": lambda lab: lab.become_kubectl(["get", "nodes"]),

@@ -110,6 +110,9 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
         def pinned(self, _program: object) -> bool:
             return True
 
+        def compiles(self, _wanted: object) -> bool:
+            return False
+
         def unready(self, _wanted: object) -> None:
             return None
 

@@ -114,7 +114,7 @@ class WinRmFiles:
 
     def remove(self, path: str) -> None:
         """See the interface."""
-        with suppress(GuestError):
+        with suppress(GuestError, NotFoundError):
             self._run(REMOVE, path)
 
     def close(self) -> None:

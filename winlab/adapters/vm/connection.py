@@ -20,6 +20,7 @@ Connection: TypeAlias = libvirt.virConnect
 # answers none while five requests take long (max_client_requests). After 30 s of that, or of a winlab stopped by
 # Ctrl-Z, it would close the connection.
 OPENING = 10.0
+FIRST = 60.0  # of the first hypervisor, without which there is nothing to do: a busy host may need it
 UNREACHED = ("No route to host", "timed out", "Network is unreachable")  # ssh's words for a host that it can't reach
 
 
@@ -33,7 +34,7 @@ libvirt.registerErrorHandler(_quiet, None)
 def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virConnect:
     """Open a connection; *uri* defaults to :func:`settings.libvirt_uri`.
 
-    :param limit: seconds in which it must be open; by default :data:`OPENING`.
+    :param limit: seconds in which it must be open; by default :data:`FIRST`.
     :raises AccessError: this user may not use libvirt.
     :raises HostError: libvirt does not answer.
     """
@@ -41,7 +42,7 @@ def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virCo
     host, by_ssh = Remote.of(uri), _by_program(uri)
     there = "" if host is None else f" on '{host}'"
     try:
-        return stopping.patiently(lambda: libvirt.open(by_ssh), limit=OPENING if limit is None else limit)
+        return stopping.patiently(lambda: libvirt.open(by_ssh), limit=FIRST if limit is None else limit)
     except TimeoutError as error:
         raise HostError(
             f"libvirt at '{uri}' does not answer.",

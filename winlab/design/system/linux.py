@@ -43,6 +43,7 @@ LINUX = System(
         ),
     ),
     registry=False,
+    remote_desktop=False,
     systemd_cgroups=True,
     flags_file=True,
     taint=None,

@@ -61,6 +61,7 @@ class System:
     :param cni_conf: the folder of CNI configuration.
     :param paths: of its files.
     :param registry: whether it has Windows' registry.
+    :param remote_desktop: whether its screen can be used by RDP.
     :param systemd_cgroups: whether runc starts its containers, in systemd's cgroups.
     :param flags_file: whether the kubelet reads flags from a file that the distribution writes.
     :param taint: what keeps pods for other systems away from its workers.
@@ -93,6 +94,7 @@ class System:
     cni_conf: str
     paths: Paths
     registry: bool
+    remote_desktop: bool
     systemd_cgroups: bool
     flags_file: bool
     taint: Taint | None

@@ -32,6 +32,7 @@ WINDOWS = System(
         ),
     ),
     registry=True,
+    remote_desktop=True,
     systemd_cgroups=False,
     flags_file=False,  # the kubelet is a native service, whose command line has its flags
     taint=Taint("os", "NoSchedule", "windows"),

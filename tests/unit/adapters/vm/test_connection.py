@@ -89,7 +89,7 @@ def test_a_libvirt_that_accepts_a_connection_and_does_not_answer(monkeypatch: py
     """A real one: tests/integration/test_silent_libvirt.py."""
     over = threading.Event()
     monkeypatch.setattr(libvirt, "open", lambda _: over.wait(30))
-    monkeypatch.setattr(connection, "OPENING", 0.1)
+    monkeypatch.setattr(connection, "FIRST", 0.1)
     with pytest.raises(HostError, match="does not answer") as caught:
         connection.connect("qemu:///system")
     assert "host setup" in caught.value.cure
