@@ -10,11 +10,12 @@ from winlab.adapters.left import Left
 from winlab.events import Listener, ignore
 from winlab.operations import drain, forget, registry
 from winlab.operations.drain import Drained
+from winlab.operations.lab_hosts import HostStatus
 from winlab.operations.registry import Listed, Shown
 from winlab.site import Site, at_site
 from winlab.stopping import Stop
 
-__all__ = ["Drained", "Hosts", "Left", "Listed", "Shown"]
+__all__ = ["Drained", "HostStatus", "Hosts", "Left", "Listed", "Shown"]
 
 
 class Hosts:

@@ -504,13 +504,14 @@ class Lab:
         return operations.look.about(self.site.folder(self.name))
 
     @at_site
-    def hypervisors(self, nodes: Sequence[NodeStatus]) -> list[HostStatus]:
+    def hypervisors(self, nodes: Sequence[NodeStatus], *, ask: bool = True) -> list[HostStatus]:
         """The hypervisors that nodes are on, with their memory; none if all are on the first.
 
         :param nodes: as :meth:`status` found them.
+        :param ask: connect to them, for their memory; otherwise their states are as the nodes' say.
         :raises HostError: the first hypervisor's libvirt does not answer.
         """
-        return operations.lab_hosts.of(nodes, self.site)
+        return operations.lab_hosts.of(nodes, self.site, ask=ask)
 
     @at_site
     def machines(self) -> list[Machine]:

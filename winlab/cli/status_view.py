@@ -13,10 +13,12 @@ from winlab.cli.progress import about as roughly
 if TYPE_CHECKING:
     from winlab import Lab, LabFacts, NodeStatus
     from winlab.design.fault import Fault
+    from winlab.hosts import HostStatus
 
 COLUMNS = ("NODE", "ON", "STATE", "KUBERNETES", "ADDRESS", "FROM HOST", "ROLE", "IMAGE", "MEMORY", "NOTES")
 DROP = ("ADDRESS", "ON")  # if there is no room for the notes
 DETAILS = ("ROLE", "IMAGE", "MEMORY")
+HOSTS = ("HYPERVISOR", "STATE", "NODES", "MEMORY", "FREE")
 
 
 def show(lab: Lab, statuses: Sequence[NodeStatus], faults: Sequence[Fault]) -> None:
@@ -28,6 +30,9 @@ def show(lab: Lab, statuses: Sequence[NodeStatus], faults: Sequence[Fault]) -> N
     several = any(node.hypervisor != HYPERVISOR for node in statuses)
     rows = [row(node, recorded, faults, on=several) for node in statuses]
     print_table(COLUMNS, rows, drop=DROP, details=DETAILS)
+    if several:
+        # one that did not answer just now would take seconds once more
+        _show_hosts(lab.hypervisors(statuses, ask=not lab.site.silent))
     for node in statuses:
         if node.problem:
             say(f"{node.tag.node}: {node.problem}")
@@ -45,6 +50,16 @@ def show(lab: Lab, statuses: Sequence[NodeStatus], faults: Sequence[Fault]) -> N
     if faults:
         labels = ", ".join(fault.label for fault in faults)
         say(f"Injected faults: {labels}. 'winlab fault clear{flag}' ends them.")
+
+
+def _show_hosts(hosts: Sequence[HostStatus]) -> None:
+    def size(mib: int | None) -> str:
+        return "" if mib is None else f"{mib / 1024:.1f} GiB"
+
+    print_table(
+        HOSTS,
+        [[one.name, one.state, ", ".join(one.nodes), size(one.memory_mib), size(one.free_mib)] for one in hosts],
+    )
 
 
 def headline(lab: str, statuses: Sequence[NodeStatus], recorded: LabFacts, now: float) -> str:

@@ -23,7 +23,7 @@ class HostStatus:
 
     :param state: ``answers``, ``unknown`` (it does not answer) or ``lost`` (it was forgotten).
     :param nodes: the lab's nodes on it.
-    :param memory_mib: its memory; None if it does not answer.
+    :param memory_mib: its memory; None if it does not answer, or was not asked.
     :param free_mib: how much of it guests could still get: free memory and caches.
     :param problem: why it does not answer.
     """
@@ -36,14 +36,17 @@ class HostStatus:
     problem: str = ""
 
 
-def of(nodes: Sequence[NodeStatus], site: Site) -> list[HostStatus]:
+def of(nodes: Sequence[NodeStatus], site: Site, *, ask: bool = True) -> list[HostStatus]:
     """The hypervisors of these nodes of a lab, the first one first; none if all are on the first.
 
+    :param ask: connect to them, for their memory. Otherwise their states are as the nodes' say.
     :raises HostError: the first hypervisor's libvirt does not answer.
     """
     named = sorted({node.hypervisor for node in nodes}, key=lambda name: (name != HYPERVISOR, name))
     if named in ([], [HYPERVISOR]):
         return []
+    if not ask:
+        return [_seen(name, [node for node in nodes if node.hypervisor == name]) for name in named]
     with site.hypervisors(LOOKING) as hosts, Threads(len(hosts.each)) as threads:
         memory = {one.name: threads.submit(_memory, one) for one in hosts if one.name in named}
     silent = {one.name: str(one) for one in hosts.silent}
@@ -58,6 +61,13 @@ def of(nodes: Sequence[NodeStatus], site: Site) -> list[HostStatus]:
             state = LOST if own[0].state == LOST else UNKNOWN
             found.append(HostStatus(name, state, there, problem=silent.get(name) or own[0].problem))
     return found
+
+
+def _seen(name: str, nodes: Sequence[NodeStatus]) -> HostStatus:
+    """A hypervisor as its nodes' states show it."""
+    state = next((node.state for node in nodes if node.state in (UNKNOWN, LOST)), ANSWERS)
+    problem = "" if state == ANSWERS else nodes[0].problem
+    return HostStatus(name, state, tuple(node.tag.node for node in nodes), problem=problem)
 
 
 def _memory(host: Hypervisor) -> tuple[int | None, int | None, str]:

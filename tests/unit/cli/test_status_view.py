@@ -11,11 +11,13 @@ import pytest
 
 from winlab import Lab
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.vm.hypervisor import Silent
 from winlab.adapters.vm.pushed import Pushed
 from winlab.cli import status_view, table
 from winlab.design import fault
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, HostError
 from winlab.operations import look
+from winlab.operations.lab_hosts import HostStatus
 from winlab.operations.look import LabFacts, NodeStatus
 
 OWN = Pushed("kubelet", "c03ecf60" * 8, "12:54")
@@ -77,11 +79,33 @@ def test_wide_has_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert [cell.strip() for cell in row if cell][4:] == ["172.31.247.130", "worker", "x", "2 GiB", "own kubelet"]
 
 
-def test_hosts_are_named_if_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_are_shown_if_there_are_several(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = [
+        HostStatus("hypervisor-1", "answers", ("controller-1",), 8192, 1536),
+        HostStatus("big", "answers", ("node-1", "node-2"), 65536, 40000),
+    ]
+    monkeypatch.setattr(Lab, "hypervisors", lambda *_, ask: hosts if ask else [])
     status_view.show(Lab("lab"), [CONTROLLER, status("node-1", hypervisor="big")], [])
-    assert capsys.readouterr().out.splitlines()[1].split() == [
-        "NODE", "ON", "STATE", "KUBERNETES", "ADDRESS", "FROM", "HOST",
-    ]  # fmt: skip
+    _, head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["NODE", "ON", "STATE", "KUBERNETES", "ADDRESS", "FROM", "HOST"]
+    assert rows[2:] == [
+        "HYPERVISOR    STATE    NODES           MEMORY    FREE",
+        "hypervisor-1  answers  controller-1    8.0 GiB   1.5 GiB",
+        "big           answers  node-1, node-2  64.0 GiB  39.1 GiB",
+    ]
+
+
+def test_a_host_that_was_silent_is_not_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
+    lab, gone = Lab("lab"), status("node-1", hypervisor="big", state="unknown", answers=None, problem="'big' is off.")
+    lab.site.silent = (Silent("big", HostError("ssh ended.")),)
+    status_view.show(lab, [CONTROLLER, gone], [])
+    assert capsys.readouterr().out.splitlines()[4:7] == [
+        "HYPERVISOR    STATE    NODES",
+        "hypervisor-1  answers  controller-1",
+        "big           unknown  node-1",
+    ]
 
 
 @pytest.mark.parametrize(

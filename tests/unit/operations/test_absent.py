@@ -172,6 +172,10 @@ def test_status_has_the_hosts_of_a_lab_on_several(world: World, monkeypatch: pyt
         HostStatus(SECOND, "unknown", ("node-2",), problem=str(OFF)),
         HostStatus("hypervisor-3", "lost", ("node-1",), problem="It was forgotten."),
     ]
+    assert Lab("lab", world).hypervisors([second, first], ask=False) == [
+        HostStatus("hypervisor-1", "answers", ("controller-1",)),
+        HostStatus(SECOND, "unknown", ("node-2",), problem=str(OFF)),
+    ]
 
 
 def test_create_and_apply_fail_before_they_touch_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
