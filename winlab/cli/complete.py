@@ -29,7 +29,11 @@ def complete_nodes(ctx: typer.Context, incomplete: str = "") -> list[str]:
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
     """Nodes with a colon, for ``cp``; the shell completes files itself where nothing is returned."""
-    return [f"{node}:" for node in complete_nodes(ctx) if f"{node}:".startswith(incomplete)] if incomplete else []
+    return (
+        [f"{node}:" for node in complete_nodes(ctx, incomplete) if f"{node}:".startswith(incomplete)]
+        if incomplete
+        else []
+    )
 
 
 def complete_specs(incomplete: str) -> list[str]:

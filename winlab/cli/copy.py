@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,10 @@ from winlab.cli import streams
 from winlab.cli.common import say
 from winlab.cli.complete import complete_places
 from winlab.cli.session import LabName, current
+from winlab.cli.words import bare_node
 from winlab.errors import ExitCode
+
+OF_LAB = re.compile(r"[a-z][a-z0-9-]*/[a-z][a-z0-9-]*:")  # begins LAB/NODE:PATH; a file here is ./LAB/NODE:PATH
 
 
 def register(app: typer.Typer) -> None:
@@ -21,11 +25,23 @@ def register(app: typer.Typer) -> None:
     app.command("cp")(copy)
 
 
+def _bare(ctx: typer.Context, places: list[str]) -> list[str]:
+    """Places without the lab of ``LAB/NODE:PATH``, which is noted."""
+    parts = [place.partition(":") for place in places]
+    return [
+        f"{bare_node(ctx, node)}:{path}" if OF_LAB.match(place) else place
+        for place, (node, _, path) in zip(places, parts, strict=True)
+    ]
+
+
 def copy(
     places: Annotated[
         list[str],
         typer.Argument(
-            metavar="SRC... DST", help="NODE:PATH, or a path here; '-' is a stream.", autocompletion=complete_places
+            metavar="SRC... DST",
+            help="NODE:PATH, LAB/NODE:PATH, or a path here; '-' is a stream.",
+            autocompletion=complete_places,
+            callback=_bare,
         ),
     ],
     sudo: Annotated[bool, typer.Option("--sudo", help="Use the rights of root on Linux nodes.")] = False,

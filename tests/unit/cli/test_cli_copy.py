@@ -36,7 +36,12 @@ def test_the_result_is_counted(asked: list[Any]) -> None:
     assert found["skipped"]
 
 
-@pytest.mark.parametrize("words", [("a",), ("node-1:a", "-", "-o", "json")])
+def test_a_place_can_name_its_lab(asked: list[Any]) -> None:
+    assert commands.ran("cp", "ci/node-1:C:/a:b", "ci/node-2:/x", "./ci/node-1:c", "out/").exit_code == 0
+    assert asked == [("ci", ["node-1:C:/a:b", "node-2:/x", "./ci/node-1:c"], "out/", False)]
+
+
+@pytest.mark.parametrize("words", [("a",), ("node-1:a", "-", "-o", "json"), ("a/node-1:x", "b/node-1:x")])
 def test_what_is_refused(asked: list[Any], words: tuple[str, ...]) -> None:
     assert commands.ran("cp", *words).exit_code == 2
     assert asked == []
