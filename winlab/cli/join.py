@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MARKS = {"ok": "✓", "warning": "!", "change": "→", "refused": "✗"}
 Check = Annotated[
     bool,
-    typer.Option("--check", help="Only show what the cluster needs, as a table. Exit code 2: no worker can join."),
+    typer.Option("--check", help="Only show what the cluster needs; 2: no worker can join."),
 ]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
 HELP = f"""Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made.
@@ -46,7 +46,7 @@ class ClusterFlags:
         Path | None,
         typer.Option(
             "--kubeconfig",
-            help="A cluster administrator's kubeconfig. Without it, only show which clusters this host knows.",
+            help="A cluster administrator's kubeconfig.",
             metavar="FILE",
         ),
     ] = None
@@ -55,14 +55,14 @@ class ClusterFlags:
         str,
         typer.Option(
             "--server",
-            help="ADDRESS:PORT that the API server's advertised host name resolves to.",
+            help="Where the API server is, if its name is unknown here.",
             metavar="ADDRESS:PORT",
         ),
     ] = ""
     workers: Annotated[int, typer.Option("--workers", help="Number of workers.", min=0, max=60)] = 1
-    prefix: Annotated[
-        str, typer.Option("--prefix", help="The workers' names: PREFIX-1, PREFIX-2 ...", metavar="PREFIX")
-    ] = "node"
+    prefix: Annotated[str, typer.Option("--prefix", help="What the workers' names begin with.", metavar="PREFIX")] = (
+        "node"
+    )
 
 
 def join(

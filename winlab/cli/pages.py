@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Any
 
 from winlab.cli import tree
-from winlab.cli.tree import SHARED, SUPPLIES
+from winlab.cli.tree import SHARED, SPEC, SUPPLIES
 
 WIDTH = 80
 LEFT = 26  # columns for names; longer ones have a line of their own
-SUPPLIES_OF = "create"  # the command whose page describes them; other pages only name them
+SUPPLIES_OF = "create"  # the command whose page describes them, and specs; other pages only name them
 OPTIONS = "Options"
 FORMATS = "-o (--output) table|wide|json|yaml|name, --events FILE, "
 ALSO = "Also: {}-q, --debug, -h."
@@ -155,6 +155,7 @@ def _options(command: Any, params: Sequence[Any]) -> list[str]:
     """The sections of options. An option that an argument of the same name sets is left out, and so is --help."""
     words = {_word(one).strip("[].") for one in params if one.param_type_name == "argument"}
     panels: dict[str, list[Any]] = {}
+    named = {SUPPLIES} if any(one.name == "spec" for one in params) else {SUPPLIES, SPEC}
     for one in params:
         if one.param_type_name != "option" or one.name in ("help", *SHARED):
             continue
@@ -163,7 +164,7 @@ def _options(command: Any, params: Sequence[Any]) -> list[str]:
         panels.setdefault(getattr(one, "rich_help_panel", None) or OPTIONS, []).append(one)
     sections = []
     for title, found in sorted(panels.items(), key=lambda row: row[0] == SUPPLIES):
-        if title == SUPPLIES and command.name != SUPPLIES_OF and len(found) > 2:
+        if title in named and command.name != SUPPLIES_OF and len(found) > 2:
             names = ", ".join(one.opts[0] for one in found)
             body = textwrap.fill(names, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
             sections.append(_section(f"{title} ('winlab {SUPPLIES_OF} --help' explains)", body))
