@@ -10,8 +10,9 @@ from winlab import settings
 def complete_labs() -> list[str]:
     """Names of labs."""
     from winlab import Lab
+    from winlab.design.plan.lab_name import GOLDEN
 
-    return Lab.known_names()
+    return [name for name in Lab.known_names() if not name.startswith(GOLDEN)]
 
 
 def complete_nodes(ctx: typer.Context, incomplete: str = "") -> list[str]:

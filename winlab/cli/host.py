@@ -14,6 +14,7 @@ from winlab.cli.app import App, NoResult
 from winlab.cli.common import Yes, print_table, say
 from winlab.cli.flags import SpecFlags, spread
 from winlab.cli.session import current
+from winlab.cli.sudo import runnable
 from winlab.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def doctor(wanted: SpecFlags = SpecFlags(spec="")) -> None:  # noqa: B008 - froz
         print_table(["", "CHECK", "STATE", "WHY IT MATTERS"], rows)
         for check in checks:
             if check.state != "ok":
-                say(f"{MARKS[check.state]} {check.name}: {check.detail}\n  cure: {check.cure}")
+                say(f"{MARKS[check.state]} {check.name}: {check.detail}\n  cure: {runnable(check.cure)}")
         _show_hosts(compared)
     states = [check.state for check in checks] + [cell.state for row in compared.rows for cell in row.cells]
     raise typer.Exit(ExitCode.HOST if "fail" in states else ExitCode.OK)
@@ -70,7 +71,7 @@ def _show_hosts(compared: SideBySide) -> None:
     for row in compared.rows:
         for name, cell in zip(compared.hosts, row.cells, strict=True):
             if cell.cure:
-                say(f"{MARKS[cell.state]} {row.check} on {name}: {cell.text}\n  cure: {cell.cure}")
+                say(f"{MARKS[cell.state]} {row.check} on {name}: {cell.text}\n  cure: {runnable(cell.cure)}")
 
 
 def _marked(cell: Cell) -> str:

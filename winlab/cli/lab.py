@@ -195,7 +195,9 @@ def _show_status(lab: Lab) -> ExitCode:
     return ExitCode.PARTLY if answering else ExitCode.STOPPED
 
 
-def list_labs() -> None:
+def list_labs(
+    everything: Annotated[bool, typer.Option("--all", help="Also those in which winlab makes golden images.")] = False,
+) -> None:
     """List all labs of this host and its site. Exit code 20: a hypervisor does not answer.
 
     Examples:
@@ -205,16 +207,17 @@ def list_labs() -> None:
     from winlab import Lab
 
     found = Lab.overview()
-    _show_labs(found)
+    _show_labs(found, everything=everything)
     for one in found.unknown:
         say(one, error=True)
     raise typer.Exit(ExitCode.PARTLY if found.unknown else ExitCode.OK)
 
 
-def _show_labs(found: Overview) -> None:
+def _show_labs(found: Overview, *, everything: bool) -> None:
     from winlab.cli.kinds import labs as kinds
+    from winlab.design.plan.lab_name import GOLDEN
 
-    labs = found.labs
+    labs = {name: machines for name, machines in found.labs.items() if everything or not name.startswith(GOLDEN)}
     shown = (
         kinds.Lab(
             name=name,

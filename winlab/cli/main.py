@@ -20,6 +20,7 @@ from winlab.cli.app import App, Commands, Group
 from winlab.cli.common import Output, drop_output, say
 from winlab.cli.result import requested
 from winlab.cli.session import Events, Format, Session, begin, checked_lab, current
+from winlab.cli.sudo import runnable
 from winlab.errors import ExitCode, Failure, HostError, LabError, UsageError, WinlabError
 from winlab.printable import indented
 from winlab.version import __version__
@@ -136,7 +137,7 @@ def explain(error: WinlabError) -> str:
             for one in error.exceptions
         )
     lines = [f"winlab: {indented(error.what, WHAT)}"]
-    lines += [f"  {name + ':':<9} {indented(text, TEXT)}" for name, text in error.details()]
+    lines += [f"  {name + ':':<9} {indented(runnable(text), TEXT)}" for name, text in error.details()]
     for cause in error.causes:
         if isinstance(cause, WinlabError):
             lines += ["and: " + line for line in explain(cause).removeprefix("winlab: ").splitlines()]

@@ -17,7 +17,7 @@ from winlab.adapters.vm import domains, pushed
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.adapters.vm.pushed import Pushed
-from winlab.design.plan import tags
+from winlab.design.plan import lab_name, tags
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.errors import NotFoundError, OffError, WinlabError
@@ -158,7 +158,7 @@ def require_lab(lab: str, site: Site) -> None:
 
 
 def _no_lab(lab: str, others: Iterable[str], silent: Sequence[Silent] = ()) -> NotFoundError:
-    others = sorted(others)
+    others = sorted(one for one in others if not one.startswith(lab_name.GOLDEN))  # winlab's own
     names = f"{did_you_mean(lab, others)}Labs on this host: {', '.join(others)}."
     return NotFoundError(
         f"There is no lab '{lab}'{' on the hypervisors that answer' if silent else ''}.",

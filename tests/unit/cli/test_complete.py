@@ -17,7 +17,7 @@ from winlab.cli import complete
 @pytest.fixture(autouse=True)
 def two_labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
-    monkeypatch.setattr(Lab, "known_names", lambda: ["lab", "other"])
+    monkeypatch.setattr(Lab, "known_names", lambda: ["golden-2022-b1c3", "lab", "other"])
     record = saved.snapshot(MemoryPool())
     snapshots.write(record)
     snapshots.write(record.model_copy(update={"lab": "other", "name": "old"}))
