@@ -107,7 +107,9 @@ def test_the_lab_of_another_user_is_not_changed(there: list[Machine], change: Ca
 
 def test_every_method_that_changes_a_lab_is_among_them() -> None:
     listening = {
-        name for name, one in vars(Lab).items() if callable(one) and "listener" in inspect.signature(one).parameters
+        name
+        for name, one in inspect.getmembers(Lab, inspect.isfunction)
+        if "listener" in inspect.signature(one).parameters
     }
     assert listening - CHANGES_NOTHING == CHANGES.keys() - {"autostart", "protect"}
 
