@@ -52,7 +52,7 @@ class ExitCode(IntEnum):
     PARTLY = 20  # status: some nodes answer; list, hypervisor list, show, destroy: something did not answer
     STOPPED = 21  # status: no node answers
     DIFFERS = 22  # diff, repair --check: there is a difference; repair: one that it can't repair
-    CLOSED = 141  # exec, cp, logs: what reads its output has closed the pipe, as for a program that SIGPIPE ended
+    CLOSED = 141  # what reads the output has closed the pipe, as for a program that SIGPIPE ended
     INTERRUPTED = 130  # Ctrl-C, SIGTERM or SIGHUP; from Python, the event that stops a call
 
 

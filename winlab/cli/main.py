@@ -48,6 +48,9 @@ class _Commands(Group):
         try:
             with _explained():
                 return super().invoke(ctx)
+        except BrokenPipeError:  # Typer would end with 1
+            drop_output()
+            raise typer.Exit(ExitCode.CLOSED) from None
         except KeyboardInterrupt as error:
             raise _Interrupted from error
 

@@ -1,4 +1,4 @@
-"""Commands for specs: explain, schema, list."""
+"""Commands for specs: explain, show, schema, list."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 
 from winlab.cli.app import App, NoResult
 from winlab.cli.common import print_table, say
+from winlab.cli.complete import complete_specs
 from winlab.cli.session import current
+from winlab.errors import NotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +64,31 @@ def explain(
         say(_explained(rows[0]))
     else:
         _show(rows, options.sections(Spec))
+
+
+@app.command(cls=NoResult)
+def show(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[NAME]", help="A spec from 'winlab spec list'.", autocompletion=complete_specs, show_default=False
+        ),
+    ] = "1-1-1",
+) -> None:
+    """Print a spec's file, to read it or to begin your own. Default: the smallest one.
+
+    Examples:
+      winlab spec show > lab.yaml
+      winlab spec show mixed
+    """
+    from winlab.design import spec
+    from winlab.design.spec.load import path_of
+    from winlab.near import did_you_mean
+
+    if name not in (known := spec.names()):
+        cure = f"{did_you_mean(name, known)}'winlab spec list' shows all of them."
+        raise NotFoundError(f"There is no spec '{name}'.", cure=cure)
+    say(path_of(name).read_text(encoding="utf-8"), end="")
 
 
 @app.command(cls=NoResult)

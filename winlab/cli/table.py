@@ -34,7 +34,11 @@ def print_table(
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(soft_wrap=True, highlight=False)
+    class Ours(Console):
+        def on_broken_pipe(self) -> None:  # rich would end the process with 1
+            raise BrokenPipeError
+
+    console = Ours(soft_wrap=True, highlight=False)
     room = console.width if console.is_terminal and not wide.get() else None
     for line in lines(columns, rows, room, drop=drop, details=() if wide.get() else details):
         text = Text()

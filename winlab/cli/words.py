@@ -114,8 +114,8 @@ SpecWord = Annotated[
     str | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="CONTROLLERS-WORKERS-HYPERVISORS such as 1-2-1, a name from 'winlab spec list', or a YAML file; also as "
-        "--spec SPEC.",
+        help="CONTROLLERS-WORKERS-HYPERVISORS such as 1-2-1, a name from 'winlab spec list', a YAML file, or -; also "
+        "as --spec SPEC.",
         autocompletion=complete_specs,
         callback=note_spec,
         show_default=False,

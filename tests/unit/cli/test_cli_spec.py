@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import results
 from commands import ran
@@ -77,3 +79,10 @@ def test_list() -> None:
     assert mixed["summary"].startswith("One Linux controller and a worker of each kind")
     assert "yaml-language-server" not in shown("list")
     assert "1 windows-2019" in shown("list")
+
+
+def test_show_prints_a_file_to_begin_with(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(ran("spec", "show").stdout)
+    assert Spec.load(str(mine)).controllers.count == 1
+    assert ran("spec", "show", "mixd").exit_code == 5

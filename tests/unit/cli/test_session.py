@@ -213,7 +213,7 @@ def test_an_error_as_yaml() -> None:
 
 NO_RESULT = {
     "completion", "exec", "graph", "help", "host admit", "hosts", "inventory", "kubectl", "pwsh", "schema", "serial",
-    "spec schema", "ssh", "ssh-config",
+    "spec schema", "spec show", "ssh", "ssh-config",
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from ipaddress import AddressValueError
 from typing import Any
 
 import yaml
@@ -12,10 +13,13 @@ from pydantic import BaseModel, ValidationError
 
 from winlab.design.catalog import recipes
 from winlab.design.spec import options
+from winlab.design.spec.fields import MIB
 from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, only_on
+from winlab.design.spec.sizes import human
 from winlab.errors import UsageError
 from winlab.near import there_are
 
+LIMITS = {"less_than_equal": ("le", "most"), "greater_than_equal": ("ge", "least")}  # pydantic's errors
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
 OF_A_SPEC = re.compile(r"([a-z_]+(?:\.[a-z0-9_-]+)*): (.*)", re.DOTALL)  # "workers.1.name: two pools are ..."
 
@@ -82,11 +86,17 @@ class Draft:
             place = tuple(int(part) if part.isdigit() else part for part in named[1].split("."))
             message = named[2]
         if item["type"] == "extra_forbidden":
-            beside = options.fields_beside(self.spec, ".".join(part for part in place if isinstance(part, str)))
+            beside = options.fields_beside(self.spec, _path(place))
             message = f"there is no such field; {there_are(str(place[-1]), beside)}"
         elif item["type"] == "string_pattern_mismatch":
-            (row,) = options.find(self.spec, ".".join(part for part in place if isinstance(part, str)))
+            (row,) = options.find(self.spec, _path(place))
             message = f"should be written as {row.example}"
+        elif item["type"] in LIMITS and (option := self._option(place)) is not None:
+            name, words = LIMITS[item["type"]]
+            limit = item["ctx"][name]
+            message = f"should be at {words} {human(limit) if option.unit == MIB else limit}"
+        elif isinstance(item.get("ctx", {}).get("error"), AddressValueError) and (option := self._option(place)):
+            message = f"should be written as {option.example}"
         elif item["type"] == "tuple_type" and place == ("workers",):
             message = "should be the fields of a pool, or a list of pools"
         elif item["type"] == "tuple_type":
@@ -96,6 +106,11 @@ class Draft:
                 shown = ".".join((change.path, *map(str, place[end:])))
                 return f"{change.words}: {shown}: {message}"
         return f"{self.told(place)}: {message}"
+
+    def _option(self, place: Place) -> options.Option | None:
+        """The field at a place; None if it is none, or several."""
+        path = _path(place)
+        return next((row for row in options.options(self.spec) if row.path == path), None)
 
     def is_changed(self, place: Place) -> bool:
         """Whether the value of a field comes from a change, of the field or of a section that contains it."""
@@ -205,3 +220,8 @@ def _line(node: yaml.Node, place: Place) -> int | None:
         elif not (isinstance(node, yaml.MappingNode) and key == 0):  # a single pool without a list is the first one
             break
     return line
+
+
+def _path(place: Place) -> str:
+    """The path of a field in the model: without the number of its pool."""
+    return ".".join(part for part in place if isinstance(part, str))

@@ -1,4 +1,4 @@
-"""Reads a spec from a shorthand, a name in specs/ or a YAML file, and applies flags and variables.
+"""Reads a spec from a shorthand, a name in specs/, a YAML file or the standard input, and applies flags and variables.
 
 A value that is set in several places comes from the first of: ``--set``, the field's own flag, a ``WINLAB_*`` variable,
 the spec's file, the default. Errors name the place, with the line.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from os import environ
 from pathlib import Path
@@ -23,7 +24,8 @@ from winlab.design.spec.draft import Change, Draft
 from winlab.errors import UsageError
 
 SHORTHAND = re.compile(r"([0-9]{1,4})-([0-9]{1,4})-([0-9]{1,4})")
-LONGEST = 4 << 20  # bytes of a spec's file
+LONGEST = 4 << 20  # characters of a spec
+STDIN = "-"
 CHANGE = re.compile(r"[a-z_]+(\.[a-z0-9_-]+)*")
 M = TypeVar("M", bound=BaseModel)
 REHEARSAL = "windows-rehearsal"  # stands in for every release of Windows without a stand-in of its own
@@ -109,7 +111,10 @@ def _made(
 
 def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:
     """The raw spec, and its folder; None for one that is not the user's file: its paths come from the user alone."""
-    if source.endswith((".yaml", ".yml")) or "/" in source:
+    path = Path()
+    if source == STDIN:
+        pass
+    elif source.endswith((".yaml", ".yml")) or "/" in source:
         path = Path(source)
     elif source in names():
         path = path_of(source)
@@ -124,26 +129,39 @@ def _read(spec: type[BaseModel], source: str) -> tuple[Draft, Path | None]:
     else:
         raise UsageError(
             f"There is no spec '{source}'.",
-            cure="Give controllers-workers-hypervisors, such as 1-1-1, the path of a YAML file, or one of: "
-            + ", ".join(names()),
+            cure="Give controllers-workers-hypervisors, such as 1-1-1, the path of a YAML file, '-' for the standard "
+            f"input, or one of: {', '.join(names())}",
         )
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is not a file")  # reading a device or a pipe would block
-        if path.exists() and path.stat().st_size > LONGEST:
-            raise OSError(f"it has more than {LONGEST:,} bytes")
-        text = path.read_text(encoding="utf-8")
+        text = _text(source, path)
         raw = documents.from_yaml(text)
         nodes = documents.nodes(text)
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path with a NUL byte
-        raise UsageError(f"The spec '{path}' can't be read.", why=str(error)) from error
+        raise UsageError(f"The spec '{source}' can't be read.", why=str(error)) from error
     except yaml.YAMLError as error:
-        raise UsageError(f"The spec '{path}' is not YAML.", why=_yaml_problem(error)) from None
+        raise UsageError(f"The spec '{source}' is not YAML.", why=_yaml_problem(error)) from None
     if raw is None:
         raw = {}
     if not isinstance(raw, dict):
-        raise UsageError(f"The spec '{path}' is not a mapping.", cure="Begin with 'controllers:' and 'workers:'.")
-    return Draft(spec, raw, f"'{path}'", nodes), None if source in names() else path.parent
+        raise UsageError(f"The spec '{source}' is not a mapping.", cure="Begin with 'controllers:' and 'workers:'.")
+    return Draft(spec, raw, f"'{source}'", nodes), None if source in names() else path.parent
+
+
+def _text(source: str, path: Path) -> str:
+    """The text of a spec's file, or of the standard input.
+
+    :raises OSError: it is too long, or can't be read.
+    """
+    if source == STDIN:
+        text = sys.stdin.read(LONGEST + 1)
+    elif path.exists() and not path.is_file():
+        raise OSError("it is not a file")  # reading a device or a pipe would block
+    else:
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        raise OSError(f"it has more than {LONGEST:,} characters")
+    return text
 
 
 def _variables(spec: type[BaseModel], environment: Mapping[str, str]) -> list[Change]:

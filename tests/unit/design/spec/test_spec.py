@@ -1,4 +1,5 @@
 import contextlib
+import io
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from winlab.design import spec
 from winlab.design.spec import time_zones
+from winlab.design.spec.load import LONGEST
 from winlab.errors import ExitCode, UsageError
 
 
@@ -160,3 +162,30 @@ def test_any_text_is_a_spec_or_a_usage_error(source: str) -> None:
 def test_any_change_is_accepted_or_refused(change: str) -> None:
     with contextlib.suppress(UsageError):
         spec.load("1-1-1", [change])
+
+
+def test_a_spec_from_the_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("controllers: {count: 3}\n"))
+    assert spec.load("-").controllers.count == 3
+    monkeypatch.setattr("sys.stdin", io.StringIO("controllers: ["))
+    with pytest.raises(UsageError, match="The spec '-' is not YAML"):
+        spec.load("-")
+    monkeypatch.setattr("sys.stdin", io.StringIO("#" * (LONGEST + 1)))
+    with pytest.raises(UsageError) as refused:
+        spec.load("-")
+    assert "characters" in refused.value.why
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("workers.memory=99999999999GiB", "workers.memory: should be at most 1024 GiB"),
+        ("workers.cpus=0", "workers.cpus: should be at least 1"),
+        ("network.cidr=banana", "network.cidr: should be written as 10.78.0.0/23"),
+    ],
+)
+def test_a_value_that_is_refused_is_explained_in_the_users_units(change: str, problem: str) -> None:
+    """ux D16, D30."""
+    with pytest.raises(UsageError) as refused:
+        spec.load("1-1-1", [change])
+    assert refused.value.why.endswith(problem)
