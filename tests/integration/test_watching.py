@@ -32,7 +32,7 @@ def test_an_interrupted_create_and_the_one_that_resumed_it(labs: Labs) -> None:
     states = [run["state"] for run in runs]
     assert states[-1] == "done"
     assert "interrupted" in states
-    others = {"ended without a word", "failed"}  # it was killed, and once its machine
+    others = {"killed (no final event)", "failed"}  # it was killed, and once its machine
     assert others <= set(states) <= {"done", "interrupted", *others}
     last = text(labs.b("events", "--run", str(len(runs)), "--output", "json"))
     kinds = [event["event"] for event in results.items(last)]

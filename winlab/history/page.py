@@ -88,7 +88,7 @@ def moment(seconds: float) -> str:
 def ending(run: RunRecord) -> str:
     """How a run ended, for display."""
     if run.state is RunState.SILENT:
-        return f"ended without a word; last heard of at {moment(run.last)}, {clock(run.elapsed)} after its begin"
+        return f"killed (no final event); last heard of at {moment(run.last)}, {clock(run.elapsed)} after its begin"
     if run.state is RunState.RUNNING:
         return f"running, {clock(run.elapsed)} so far"
     code = f" with exit code {run.exit_code}" if run.state is RunState.FAILED else ""

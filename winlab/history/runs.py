@@ -30,7 +30,7 @@ class RunState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
-    SILENT = "ended without a word"  # killed, or the machine went down
+    SILENT = "killed (no final event)"  # or the machine went down
 
 
 class StepState(StrEnum):
@@ -43,7 +43,7 @@ class StepState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"  # another step failed, or the user interrupted
-    CUT = "cut off"  # its run ended without a word
+    CUT = "cut off"  # its run was killed
 
 
 OPEN = (StepState.CHECKING, StepState.RUNNING)
@@ -158,7 +158,7 @@ class History:
         return run.number
 
     def finish(self, running: RunRecord | None = None) -> None:
-        """Mark the runs without an end as ended without a word, except the one that is *running*."""
+        """Mark the runs without an end as killed, except the one that is *running*."""
         for run in self.runs:
             if run.state is RunState.RUNNING and run is not running:
                 run.close(RunState.SILENT)

@@ -70,7 +70,7 @@ def test_the_chart_is_well_formed() -> None:
 
 def test_a_killed_run_shows_its_last_sign_of_life() -> None:
     text = timeline(Script().did(1, 0, 2).step("started", 2, 3)).html()
-    assert "ended without a word; last heard of at 2023-11-14" in text
+    assert "killed (no final event); last heard of at 2023-11-14" in text
     assert "Not begun: boot a, disk b, join a." in text
 
 
