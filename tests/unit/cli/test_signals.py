@@ -24,7 +24,7 @@ from winlab.engine import engine
 from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import StepChecking, StepSkipped, StepStarted
-from winlab.lab import Node
+from winlab.node import Node
 from winlab.supply.images import library
 
 

@@ -356,7 +356,8 @@ def test_what_others_wrote_is_not_believed() -> None:
 def test_destroy_ends_with_a_code_of_its_own_if_something_is_left(
     removable: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("winlab.lab.Site", lambda: removable)
+    for module in ("winlab.lab", "winlab.lab.base"):
+        monkeypatch.setattr(f"{module}.Site", lambda: removable)
     removable.made_from(SPLIT)
     done = commands.ran("destroy")
     assert (done.exit_code, "as far as it could be reached" in done.stdout) == (20, True)
@@ -445,7 +446,8 @@ def test_golden_images_are_made_on_the_first_hypervisor(world: World) -> None:
 
 def test_the_list_of_labs_says_what_is_missing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.has(WHOLE, "node-1")
-    monkeypatch.setattr("winlab.lab.Site", lambda: world)
+    for module in ("winlab.lab", "winlab.lab.base"):
+        monkeypatch.setattr(f"{module}.Site", lambda: world)
 
     def overlay() -> Any:
         raise HostError("OVN does not answer.")
