@@ -20,6 +20,7 @@ VERBS = {  # the module and function of each
     "status": ("status", "status"),
     "prepare": ("prepare", "prepare"),
     "run-kubeadm": ("kubeadm", "run_kubeadm"),
+    "member": ("member", "member"),
     "forget-member": ("etcd", "forget_member"),
     "cni": ("cni", "cni"),
     "routes": ("network", "routes"),

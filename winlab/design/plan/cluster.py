@@ -9,6 +9,7 @@ from winlab.design import cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.cni import checks, compatible
 from winlab.design.cni.model import NodeNetwork, PodNetwork
+from winlab.design.cni.routed import Routed
 from winlab.design.plan import addresses
 from winlab.design.plan.model import ClusterPlan, windows_releases
 from winlab.errors import UsageError
@@ -102,6 +103,7 @@ def decide_joined(
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
     profile = _joined_profile(spec, nodes, foreign)
+    _check_joined_profile(profile, nodes, foreign)
     releases = windows_releases(nodes)
     wanted = spec.kubernetes.version or _not_newer(foreign, releases, profile)
     chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
@@ -131,6 +133,7 @@ def decide_joined(
         external=foreign.external,
         names=(),
         source=spec.kubernetes.source,
+        proxies=foreign.proxies,
     )
 
 
@@ -174,6 +177,27 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
         )
     _check_rehearsal(nodes, profile)
     return profile
+
+
+def _check_joined_profile(profile: str, nodes: Sequence[NodePlan], foreign: ForeignCluster) -> None:
+    """Check that the cluster gives its nodes what the profile connects pods by.
+
+    :raises UsageError: it does not.
+    """
+    routed = isinstance(cni.get(profile), Routed)
+    if routed and not foreign.allocates:
+        raise UsageError(
+            f"The cluster gives its nodes no pod networks, which {profile} needs.",
+            why=f"The controller manager of {foreign.kind} runs without --allocate-node-cidrs.",
+            cure="Apply Calico with VXLAN in the cluster and leave network.cni out; or start its controller manager "
+            f"with --allocate-node-cidrs=true --cluster-cidr={foreign.pod_cidr}.",
+        )
+    if not routed and foreign.in_agents and any(node.system.name == "linux" for node in nodes):
+        raise UsageError(
+            "Nothing in that cluster would connect the pods of a Linux node of this lab.",
+            why=f"The agents of {foreign.kind} do that on its own nodes, and it has no DaemonSet for it.",
+            cure="Add --set network.cni=l3, and set routes to the nodes' pods; or leave Linux nodes to its own agent.",
+        )
 
 
 def _suggested(nodes: Sequence[NodePlan]) -> str | None:

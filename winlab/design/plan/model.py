@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from winlab.design.catalog.versions import Versions
 from winlab.design.distribution import known
-from winlab.design.distribution.model import Distribution
+from winlab.design.distribution.model import Distribution, Membership
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.spec.proxy import Proxy
-from winlab.design.system import LINUX, WINDOWS, System
+from winlab.design.system import LINUX, WINDOWS, System, SystemName
 from winlab.errors import NotFoundError
 
 POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools or an add-on's
@@ -240,6 +240,7 @@ class WindowsNode(_Node):
 
 
 NodePlan: TypeAlias = LinuxNode | WindowsNode
+PROXIES: tuple[SystemName, ...] = ("linux",)  # most clusters have a DaemonSet kube-proxy
 
 
 class ClusterPlan(_Model):
@@ -247,7 +248,7 @@ class ClusterPlan(_Model):
 
     ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
     certificate; an external cluster has none. ``source`` is a checkout of Kubernetes to build from, in place of the
-    published version.
+    published version. ``proxies`` are the systems on whose nodes the cluster itself runs kube-proxy.
     """
 
     versions: Versions
@@ -261,6 +262,7 @@ class ClusterPlan(_Model):
     external: str
     names: tuple[str, ...]
     source: Path | None = None
+    proxies: tuple[SystemName, ...] = Field(default=PROXIES, exclude_if=lambda value: value == PROXIES)
 
     @property
     def made(self) -> bool:
@@ -271,6 +273,11 @@ class ClusterPlan(_Model):
     def distribution(self) -> Distribution:
         """What its control plane is made with. This version has one, so plans do not record it."""
         return known.DEFAULT
+
+    @property
+    def membership(self) -> Membership:
+        """How nodes become members of it."""
+        return self.distribution if self.made else known.EXTERNAL
 
     @property
     def releases(self) -> dict[str, str]:

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
+from winlab.design.distribution.kubelet import RESOLV_CONF
 from winlab.design.distribution.model import ClusterSettings, Member
 
 API = "kubeadm.k8s.io/v1beta4"
-RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
 TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates for further controllers
 # Measured times on one emulated CPU, with a margin for a busy host
 SLOW_TIMEOUTS = {
