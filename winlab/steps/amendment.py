@@ -227,13 +227,13 @@ def _leave(run: Run, name: str, after: Sequence[State]) -> Step:
         progress.say("its node is deleted in the cluster")
         kubectl = Kubectl.of(run.folder)
         kubectl.run("delete", "node", name, "--ignore-not-found")
-        if run.plan.joins:
+        if run.plan.cluster.identifies:
             identity.remove(kubectl, name)
 
     def done() -> bool:
         if _node_object(run, name) is not None:
             return False
-        return not (run.plan.joins and identity.is_left(Kubectl.of(run.folder), name))
+        return not (run.plan.cluster.identifies and identity.is_left(Kubectl.of(run.folder), name))
 
     return Step(LEFT(run.lab, name), work, done, [REMOVED(run.lab, name), *after], usual=2)
 

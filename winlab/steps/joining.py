@@ -35,7 +35,7 @@ def proxy_kubeconfig(run: Run, node: NodePlan) -> str:
     :raises ClusterError: the API server refuses the token.
     """
     kubectl, endpoint = Kubectl.of(run.folder), run.plan.cluster.endpoint
-    if run.plan.joins:  # only some clusters have an account of that name
+    if run.plan.cluster.identifies:  # only some clusters have an account of that name
         token = {"token": identity.proxy_token(kubectl, node.name, PROXY_TOKEN_LIFE)}
         return access.kubeconfig(authority(run), endpoint, "kube-proxy", token, access.SERVER_NAME)
     account = ("kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}")

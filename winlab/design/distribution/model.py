@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.cni.model import ConfigMapEntry
 from winlab.design.contract import Call
@@ -95,9 +96,20 @@ class Distribution(Membership):
 
     name: str  # also of its program, for messages
     admin_file: str  # the administrator's kubeconfig on a controller
-    token_group: str  # whose bootstrap tokens let a node request its certificate
-    published: Published
     renewal: str  # the command that renews a controller's certificates
+    proxies: tuple[SystemName, ...]  # the systems on whose nodes it runs kube-proxy itself, as a DaemonSet
+    in_pods: bool  # its control plane and kube-proxy run in pods
+    copies: bool  # its administrator can lose all rights: a copy of a lab must refuse that of its origin
+    restarts: tuple[str, ...]  # the programs of a Linux node after whose change its kubelet starts again
+
+    @property
+    def known(self) -> Releases:
+        """Its own parts: their versions, and where they are published. None for those of Kubernetes itself."""
+        return Releases()
+
+    def why_not(self, versions: Versions) -> str:  # noqa: ARG002 - most make a cluster of every version
+        """Why it can't make a cluster of these versions; empty if it can."""
+        return ""
 
 
 def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:

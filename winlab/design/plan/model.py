@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from winlab.design.catalog import distributions
 from winlab.design.catalog.versions import Versions
 from winlab.design.distribution import known
 from winlab.design.distribution.model import Distribution, Membership
@@ -263,6 +264,7 @@ class ClusterPlan(_Model):
     names: tuple[str, ...]
     source: Path | None = None
     proxies: tuple[SystemName, ...] = Field(default=PROXIES, exclude_if=lambda value: value == PROXIES)
+    made_with: str = Field(default=distributions.DEFAULT, exclude_if=lambda value: value == distributions.DEFAULT)
 
     @property
     def made(self) -> bool:
@@ -271,8 +273,8 @@ class ClusterPlan(_Model):
 
     @property
     def distribution(self) -> Distribution:
-        """What its control plane is made with. This version has one, so plans do not record it."""
-        return known.DEFAULT
+        """What its control plane is made with."""
+        return known.BY_NAME[self.made_with]
 
     @property
     def membership(self) -> Membership:
@@ -280,8 +282,13 @@ class ClusterPlan(_Model):
         return self.distribution if self.made else known.EXTERNAL
 
     @property
+    def identifies(self) -> bool:
+        """Whether winlab asks for its workers' certificates and accounts: they don't bootstrap themselves."""
+        return not self.membership.bootstraps
+
+    @property
     def releases(self) -> dict[str, str]:
-        """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
+        """Every version by name: Kubernetes' and its companions', the distribution's and the CNI profile's parts."""
         return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:

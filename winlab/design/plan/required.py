@@ -115,7 +115,9 @@ def builds(plan: Plan) -> list[GoBuild]:
 def _extensions(plan: Plan) -> list[Releases]:
     if plan.kubernetes is None:
         return []
-    return [cni.get(plan.cluster.profile).known, *(addon.registry()[row.name].load() for row in plan.addons)]
+    cluster = plan.cluster
+    own = [cluster.distribution.known, cni.get(cluster.profile).known]
+    return [*own, *(addon.registry()[row.name].load() for row in plan.addons)]
 
 
 def optional(artifact: Artifact) -> bool:
@@ -133,7 +135,7 @@ def _is_pause(image: ContainerImage) -> bool:
 
 
 def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
-    versions = plan.cluster.versions.by_name
+    versions = plan.cluster.releases
     own = [
         artifact
         for row in plan.addons

@@ -62,14 +62,14 @@ def _register(run: Run, node: NodePlan, progress: Progress) -> None:
 
 
 def identities(subject: Subject, _progress: Progress) -> Iterator[Finding]:
-    """What an external cluster must have so that nodes keep their certificates and their kube-proxy."""
+    """What a cluster must have so that its nodes keep their certificates and their kube-proxy, if winlab made these."""
     run = subject.run
-    if not subject.cluster or not run.plan.joins:
+    if not subject.cluster or not run.plan.cluster.identifies:
         return
     try:
         kubectl = Kubectl.of(run.folder)
         for node in subject.nodes:
-            if node.is_member:
+            if node.is_member and node.role == "worker":
                 yield from _identity(run, node, kubectl)
     except WinlabError:
         return  # members says that the API server does not answer

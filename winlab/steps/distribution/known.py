@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 
 from winlab.engine.run import Run
 from winlab.steps.distribution.external import ExternalSteps
+from winlab.steps.distribution.k3s import K3sSteps
 from winlab.steps.distribution.kubeadm import KubeadmSteps
 from winlab.steps.interface import ControlPlaneSteps, MembershipSteps
 
-STEPS: Mapping[str, Callable[[Run], ControlPlaneSteps]] = {"kubeadm": KubeadmSteps}
+STEPS: Mapping[str, Callable[[Run], ControlPlaneSteps]] = {
+    "kubeadm": KubeadmSteps,
+    "k3s": lambda run: K3sSteps(run, ExternalSteps(run)),
+}
 
 
 def of(run: Run) -> ControlPlaneSteps:

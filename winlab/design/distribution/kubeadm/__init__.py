@@ -30,6 +30,10 @@ class Kubeadm(Distribution):
         kubelet=ConfigMapEntry("kube-system", "kubelet-config", "kubelet"),
     )
     renewal = "kubeadm certs renew all"
+    proxies = ("linux",)
+    in_pods = True
+    copies = True
+    restarts = ("kubelet", "containerd")
 
     def programs(self, system: System) -> tuple[tuple[str, str], ...]:
         """See the interface."""
