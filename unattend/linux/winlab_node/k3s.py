@@ -20,7 +20,7 @@ SECRET = re.compile(r"K10[0-9a-f]{64}::\S+")
 
 
 def run_k3s(node: Node, settings: Settings) -> Settings:
-    """Start k3s, and wait until it is ready. Interrupted before, it goes on where it was."""
+    """Start k3s, and wait until it is ready. An interrupted start is resumed."""
     server, token = settings.get("server", ""), settings.get("token", "")
     if bool(server) != bool(token):
         raise NodeError("settings.server and settings.token belong together.")

@@ -18,7 +18,7 @@ VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
 
 
 def version(kubectl: Kubectl) -> str:
-    """The API server's version, with the suffix of its distribution: ``v1.36.1+k3s1``.
+    """The API server's version, with the suffix of its distribution: ``v1.36.1+rke2r1``.
 
     :raises ClusterError: it does not answer, or reports none.
     """

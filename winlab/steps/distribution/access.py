@@ -21,7 +21,7 @@ API_SILENCE = 180.0  # seconds on hardware without anything new from an API serv
 def step(
     run: Run,
     node: LinuxNode,
-    complete: Callable[[Kubectl, Progress], object] = lambda _kubectl, _progress: None,
+    complete: Callable[[Progress], object] = lambda _: None,
     is_complete: Callable[[Kubectl], bool] = lambda _: True,
 ) -> Step:
     """The step that writes this host's kubeconfig, with the credentials from the first controller.
@@ -41,7 +41,7 @@ def step(
         own = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
         run.folder.write(run.folder.kubeconfig, own)
         _await_api(run, progress)
-        complete(Kubectl.of(run.folder), progress)
+        complete(progress)
 
     def done() -> bool:
         if not run.folder.has(run.folder.kubeconfig):

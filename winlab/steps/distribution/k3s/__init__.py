@@ -47,7 +47,8 @@ class K3sSteps:
     def access(self, node: LinuxNode) -> Step:
         """The step that takes the credentials from the controller's k3s.yaml, and adds CoreDNS."""
 
-        def complete(kubectl: Kubectl, progress: Progress) -> None:
+        def complete(progress: Progress) -> None:
+            kubectl = Kubectl.of(self._run.folder)
             if not _has_dns(kubectl):
                 progress.say("CoreDNS")
                 apply(kubectl, dns.objects(nodes.cluster(self._run.plan)), self._run, progress)
