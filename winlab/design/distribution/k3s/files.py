@@ -19,6 +19,7 @@ OWN = ("/etc/rancher", "/var/lib/rancher", "/etc/systemd/system/k3s.service")
 DISABLED = ("coredns", "local-storage", "metrics-server", "servicelb", "traefik")
 TAINT = "node-role.kubernetes.io/control-plane:NoSchedule"  # as controllers of other labs have; k3s gives none
 
+# Without its environment it would make a cluster of its own, if a node is restarted before it joins.
 # k3s has the kubelet in it, so its unit has the kubelet's name: what starts, stops and watches that works as elsewhere
 UNIT = """\
 [Unit]
@@ -26,10 +27,11 @@ Description=k3s: a control plane and its kubelet
 Documentation=https://k3s.io
 Wants=network-online.target
 After=network-online.target containerd.service
+ConditionPathExists={environment}
 
 [Service]
 Type=notify
-EnvironmentFile=-{environment}
+EnvironmentFile={environment}
 {slow}ExecStartPre=-/sbin/modprobe br_netfilter
 ExecStart={command}
 KillMode=process
