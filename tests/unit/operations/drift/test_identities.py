@@ -87,3 +87,10 @@ def test_a_cluster_that_does_not_answer_is_another_inspection_s_matter(
 
     monkeypatch.setattr(identity, "missing", refuse)
     assert findings("workers.os=windows-2022") == []
+
+
+def test_only_workers_of_a_lab_s_own_cluster_have_an_identity_of_winlab_s(there: SimpleNamespace) -> None:
+    """k3s makes those of controllers, and its cluster binds no group of nodes."""
+    there.missing = ["clusterrolebinding/winlab:renewal:node-1"]
+    own = findings("workers.os=windows-2022", "kubernetes.distribution=k3s", external=False)
+    assert [found.drift.node for found in own] == ["node-1"]
