@@ -244,16 +244,13 @@ def test_a_real_kubelet_gets_a_certificate_of_its_own(cluster: Flagged, admin: K
             program = kubelet_program()
             process = subprocess.Popen([program, *words], stdout=log, stderr=log)
         try:
-            own = eventually(lambda: pem_of(tmp_path / "pki/kubelet-client-current.pem", process))
+            own = eventually(lambda: renewed(tmp_path, process, certificate))
         finally:
             process.kill()
             process.wait()
-    assert isinstance(own, str)
-    leaf = x509.load_pem_x509_certificate(own.encode())
-    leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(cluster.clients.pem.encode()))
-    assert leaf.subject == asked.subject
-    first = x509.load_pem_x509_certificate(certificate.encode())
-    assert leaf.public_key() != first.public_key()  # the key that winlab sent is no longer used
+    assert isinstance(own, x509.Certificate)
+    own.verify_directly_issued_by(x509.load_pem_x509_certificate(cluster.clients.pem.encode()))
+    assert own.subject == asked.subject
 
 
 def kubelet_program() -> Path:
@@ -262,12 +259,14 @@ def kubelet_program() -> Path:
     return made.path
 
 
-def pem_of(path: Path, process: subprocess.Popen[bytes]) -> str:
-    log = (path.parents[1] / "log").read_text()[-2000:]
+def renewed(folder: Path, process: subprocess.Popen[bytes], first: str) -> x509.Certificate:
+    """The certificate in place of the *first*, with another key: the one that winlab sent is no longer used."""
+    log, kept = (folder / "log").read_text()[-2000:], folder / "pki/kubelet-client-current.pem"
     assert process.poll() is None, log
-    if not path.exists():
-        raise ClusterError(f"'{path}' does not exist", why=log)
-    return path.read_text()
+    own = x509.load_pem_x509_certificate(kept.read_bytes()) if kept.exists() else None
+    if own is None or own.public_key() == x509.load_pem_x509_certificate(first.encode()).public_key():
+        raise ClusterError("The kubelet has not renewed its certificate.", why=log)
+    return own
 
 
 @contextmanager
