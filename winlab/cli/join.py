@@ -27,7 +27,7 @@ Check = Annotated[
     typer.Option("--check", help="Only show what the cluster needs, as a table. Exit code 2: no worker can join."),
 ]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-HELP = f"""Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made.
+HELP = f"""Make a lab of workers that join an external cluster, such as one of {distributions.DEFAULT}, k3s or MicroK8s.
 
 Without --kubeconfig, list the clusters that this host shows.
 
@@ -55,7 +55,7 @@ class ClusterFlags:
         str,
         typer.Option(
             "--server",
-            help="ADDRESS:PORT that the API server's advertised host name resolves to.",
+            help="ADDRESS:PORT of the API server for the nodes; default: what the cluster says.",
             metavar="ADDRESS:PORT",
         ),
     ] = ""

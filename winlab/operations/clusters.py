@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -97,6 +98,8 @@ def _tried(candidates: Iterable[str], ca: str, spec: Spec, progress: Progress) -
         try:
             here = endpoint.connect(address, ca)
             found.append(Reach(address, here=here and spec.network.reach != "all"))
+        except ssl.SSLError as error:
+            found.append(Reach(address, f"{error}. {endpoint.NAMELESS}"))
         except (OSError, ValueError) as error:
             found.append(Reach(address, str(error)))
     return found

@@ -23,7 +23,7 @@ def server_of(kubeconfig: str) -> str:
 
 
 def member(machine: Machine, given: Settings) -> dict[str, Any]:
-    """member.ps1: kubelet.exe really starts with the credentials, and really asks for a certificate of its own."""
+    """member.ps1: kubelet.exe really starts with the credentials, and takes them."""
     if machine.services.state("kubelet") == "absent":
         raise ScriptError("The kubelet is no service yet: kubelet.ps1 comes first.")
     if machine.services.state("containerd") != "running":
@@ -58,11 +58,11 @@ def member(machine: Machine, given: Settings) -> dict[str, Any]:
         wait_for_cri(machine)  # on Wine the first client of a pipe may be cut off, and the kubelet then ends
     if machine.services.state("kubelet") != "running":
         machine.services.start("kubelet")
-    machine.tell("winlab: waiting for the kubelet's own certificate")
+    machine.tell("winlab: waiting for the kubelet to take its certificate")
     end = time.monotonic() + OWN_CERTIFICATE
     while not joined(machine):
         if time.monotonic() > end:
-            raise ScriptError("The kubelet has no certificate of its own after 15 minutes: see its log.")
+            raise ScriptError("The kubelet has not taken its certificate after 15 minutes: see its log.")
         time.sleep(1)
     return {"joined": True, "changed": changed}
 

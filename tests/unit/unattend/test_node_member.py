@@ -92,5 +92,5 @@ def test_a_kubelet_that_gets_no_certificate_is_reported_with_its_log(
     guest.runner.answers["journalctl"] = (0, "x509: certificate signed by unknown authority")
     with pytest.raises(NodeError, match=r"after 15 min:\nx509"):
         guest.do("member", SETTINGS)
-    assert "waiting for the kubelet's own certificate" in capsys.readouterr().out
+    assert "waiting for the kubelet to take its certificate" in capsys.readouterr().out
     assert not guest.do("status", {})["joined"]

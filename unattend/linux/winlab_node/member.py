@@ -13,12 +13,15 @@ if TYPE_CHECKING:
     from winlab_node.node import Settings
 
 CLIENT_CA, PROXY = "etc/kubernetes/pki/ca.crt", "var/lib/kube-proxy/kubeconfig"
-SECONDS = 900.0  # for the kubelet's own certificate: an emulated node takes minutes
+SECONDS = 900.0  # for the kubelet to start: an emulated node takes minutes
 REPORT = 30.0  # seconds between two lines of progress
 
 
 def member(node: Node, settings: Settings) -> Settings:
-    """Start the kubelet with these credentials, and wait until it has a certificate that it asked for itself."""
+    """Start the kubelet with these credentials, and wait until it has taken them.
+
+    It keeps their certificate as its own, and asks for another one at once.
+    """
     kubeconfig, authority = settings["kubeconfig"], settings["client_ca"]
     if "BEGIN CERTIFICATE" not in authority:
         raise NodeError("settings.client_ca is no certificate.")
@@ -56,8 +59,8 @@ def _await_certificate(node: Node) -> None:
         now = time.monotonic()
         if now - begun > SECONDS:
             log = node.call("journalctl", "--unit=kubelet", "--lines=12", "--output=cat", fine=(0, 1))
-            raise NodeError(f"The kubelet has no certificate of its own after {SECONDS / 60:.0f} min:\n{log}")
+            raise NodeError(f"The kubelet has not taken its certificate after {SECONDS / 60:.0f} min:\n{log}")
         if now - told > REPORT:
             told = now
-            say("waiting for the kubelet's own certificate")
+            say("waiting for the kubelet to take its certificate")
         time.sleep(1)

@@ -43,8 +43,8 @@ Invoke-Step {
     Write-Text $configurationFile "$($settings.configuration)" | Out-Null
     if (-not $joined) { Write-Secret $kubeconfigFile $kubeconfig } # the last: with it this is a node
     if ((Get-ServiceState 'kubelet') -ne 'running') { Start-Service -Name 'kubelet' }
-    Write-Progressing "waiting for the kubelet's own certificate"
+    Write-Progressing "waiting for the kubelet to take its certificate"
     for ($try = 0; $try -lt 900 -and -not (Test-Joined); $try++) { Start-Sleep -Seconds 1 }
-    if (-not (Test-Joined)) { throw 'The kubelet has no certificate of its own after 15 minutes: see its log.' }
+    if (-not (Test-Joined)) { throw 'The kubelet has not taken its certificate after 15 minutes: see its log.' }
     return @{ joined = $true; changed = [bool]$changed }
 }

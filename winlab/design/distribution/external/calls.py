@@ -30,9 +30,9 @@ PLACEHOLDERS = Credentials(
 
 @dataclass(frozen=True, kw_only=True)
 class BecomeMember(Call[Joined]):
-    """Start the kubelet with these credentials, and wait until it has a certificate that it asked for itself.
+    """Start the kubelet with these credentials, and wait until it has taken them.
 
-    On a node that has one, only what differs is written.
+    On a node that is a member, only what differs is written.
     """
 
     script, on = "member", BOTH
