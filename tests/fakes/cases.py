@@ -23,3 +23,11 @@ CASES: dict[str, tuple[HostFacts, str, list[str]]] = {
     "linux-workers-kvm": (plans.KVM, "3-2-1", ["workers.os=debian-13", "network.cidr=10.99.0.0/16"]),
     "add-on-tcg": (plans.TCG, "1-0-1", ["addons.metrics-server={}"]),
 }
+# Clusters that kubeadm does not make
+OTHERS: dict[str, tuple[HostFacts, str, list[str]]] = {
+    "k3s-tcg": (
+        plans.TCG,
+        "3-1-1",
+        ["workers.os=windows-rehearsal", "kubernetes.distribution=k3s", "network.cni=host-gw", "linux_workers.count=1"],
+    ),
+}

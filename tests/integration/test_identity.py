@@ -6,10 +6,16 @@ import base64
 import ipaddress
 import json
 import os
+import select
+import socket
+import socketserver
+import ssl
 import subprocess  # noqa: TID251 - runs winlab as users do
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import flagged
@@ -22,12 +28,20 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from flagged import Flagged
 
-from winlab.adapters.kube import authority, identity, probe, signing
+from winlab.adapters.kube import authority, endpoint, existing, identity, probe, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.signing import Requested
+from winlab.design.catalog import versions
+from winlab.design.catalog.artifact import Program
+from winlab.design.distribution.external import files
+from winlab.design.distribution.model import ClusterSettings, Member
+from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError, WinlabError
+from winlab.events import Quiet
+from winlab.supply.artifacts.build.source import BuildSource
 
 NODE, ADDRESS = "win-1", "10.77.0.101"
+KUBELET, OTHER = "linux-1", "127.0.0.2"  # a node that a real kubelet runs for; an address that no certificate has
 LIMIT = 300.0  # seconds that only a hang exceeds
 
 
@@ -181,15 +195,121 @@ def test_the_command_says_what_the_cluster_needs(cluster: Flagged, node: Kubectl
     assert rows["credentials"]["level"] == "ok"
     assert rows["roles (RBAC)"]["level"] == ("warning" if cluster.flags.authorization == "AlwaysAllow" else "ok")
     refused = [row["about"] for row in findings if row["level"] == "refused"]
-    assert refused == [
-        "distribution",
-        "workers reach the API",
-    ]  # it has upstream's programs, and no distribution's signs
+    assert refused == ["workers reach the API"]
+
+
+def test_every_set_of_flags_says_what_nodes_need(cluster: Flagged, admin: Kubectl, node: Kubectl) -> None:
+    found = eventually(lambda: existing.read(admin, f"127.0.0.1:{cluster.port}"))
+    assert isinstance(found, ForeignCluster)
+    assert found.ca == cluster.servers.pem
+    assert found.service_cidr == flagged.SERVICES
+    assert found.dns == "10.43.0.10"
+    assert endpoint.connect(f"127.0.0.1:{cluster.port}", found.ca)
+    if cluster.flags.apart:
+        with pytest.raises(ssl.SSLError):
+            endpoint.connect(f"127.0.0.1:{cluster.port}", cluster.clients.pem)
+
+
+def test_a_real_kubelet_gets_a_certificate_of_its_own(cluster: Flagged, admin: Kubectl, tmp_path: Path) -> None:
+    """By an address that is not in the API server's certificate; and by the name that it knows, also when it renews."""
+    ca = eventually(lambda: identity.authorities(admin))
+    assert isinstance(ca, identity.Authorities)
+    asked = identity.request(admin, KUBELET)
+    identity.allow_renewal(admin, KUBELET)
+    certificate = issued(admin, asked)
+    (tmp_path / "ca.crt").write_text(ca.clients)
+    with relay(cluster.port) as port, silent(tmp_path / "cri.sock") as runtime:
+        config = identity.kubelet_kubeconfig(ca.server, f"{OTHER}:{port}", KUBELET, certificate, asked.key_pem)
+        (tmp_path / "kubelet.conf").write_text(config)
+        settings = ClusterSettings(
+            versions.get(), f"{OTHER}:{port}", (), flagged.PODS, flagged.SERVICES, dns="10.43.0.10"
+        )
+        text = files.kubelet_configuration(settings, Member(KUBELET, ADDRESS)).replace(
+            "/etc/kubernetes/pki", str(tmp_path)
+        )
+        (tmp_path / "config.yaml").write_text(f"{text}failCgroupV1: false\n")  # this host may have them
+        words = [
+            *(
+                f"--config={tmp_path}/config.yaml",
+                f"--kubeconfig={tmp_path}/kubelet.conf",
+                f"--cert-dir={tmp_path}/pki",
+            ),
+            *(
+                f"--root-dir={tmp_path}/root",
+                f"--hostname-override={KUBELET}",
+                f"--container-runtime-endpoint={runtime}",
+            ),
+        ]
+        with (tmp_path / "log").open("wb") as log:
+            program = kubelet_program()
+            process = subprocess.Popen([program, *words], stdout=log, stderr=log)
+        try:
+            own = eventually(lambda: renewed(tmp_path, process, certificate))
+        finally:
+            process.kill()
+            process.wait()
+    assert isinstance(own, x509.Certificate)
+    own.verify_directly_issued_by(x509.load_pem_x509_certificate(cluster.clients.pem.encode()))
+    assert own.subject == asked.subject
+
+
+def kubelet_program() -> Path:
+    known = versions.get()
+    (made,) = BuildSource(known.kubernetes).obtain_all([Program("kubelet", known.kubernetes, "linux")], Quiet())
+    return made.path
+
+
+def renewed(folder: Path, process: subprocess.Popen[bytes], first: str) -> x509.Certificate:
+    """The certificate in place of the *first*, with another key: the one that winlab sent is no longer used."""
+    log, kept = (folder / "log").read_text()[-2000:], folder / "pki/kubelet-client-current.pem"
+    assert process.poll() is None, log
+    own = x509.load_pem_x509_certificate(kept.read_bytes()) if kept.exists() else None
+    if own is None or own.public_key() == x509.load_pem_x509_certificate(first.encode()).public_key():
+        raise ClusterError("The kubelet has not renewed its certificate.", why=log)
+    return own
+
+
+@contextmanager
+def relay(to: int) -> Iterator[int]:
+    """The port of another address of this host that leads to a port of 127.0.0.1."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.create_connection((flagged.HERE, to)) as far:
+                ends = {self.request: far, far: self.request}
+                while ready := select.select(list(ends), [], [])[0]:
+                    for end in ready:
+                        if not (part := end.recv(1 << 16)):
+                            return
+                        ends[end].sendall(part)
+
+    with socketserver.ThreadingTCPServer((OTHER, 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield int(server.server_address[1])
+        finally:
+            server.shutdown()
+
+
+@contextmanager
+def silent(path: Path) -> Iterator[str]:
+    """A container runtime that never answers: the kubelet waits for it, and renews its certificate meanwhile.
+
+    So it changes nothing on this host.
+    """
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        yield f"unix://{path}"
 
 
 def test_nothing_is_left_but_the_node(admin: Kubectl, node: Kubectl) -> None:
-    identity.remove(admin, NODE)
-    identity.remove(admin, NODE)
+    for name in (NODE, KUBELET):
+        assert identity.is_left(admin, name)
+        identity.remove(admin, name)
+        identity.remove(admin, name)
+        assert not identity.is_left(admin, name)
     assert [row["metadata"]["name"] for row in admin.get("nodes")["items"]] == [NODE]
     kinds = "clusterrolebindings,serviceaccounts,certificatesigningrequests"
     rows = admin.get(kinds, "--all-namespaces")["items"]

@@ -19,6 +19,12 @@ JOIN = {
     "configuration": "kind: JoinConfiguration\ndiscovery:\n  bootstrapToken:\n"
     f'    apiServerEndpoint: "10.77.0.10:6443"\n    token: "{TOKEN}"\n',
 }
+MEMBER = {
+    "name": "node-1",
+    "kubeconfig": "clusters:\n- cluster:\n    server: https://192.0.2.10:6443\n",
+    "client_ca": "-----BEGIN CERTIFICATE-----\nCA\n",
+    "configuration": "kind: KubeletConfiguration\nrotateCertificates: true\n",
+}
 NETWORK = {
     "type": "L2Bridge",
     "name": "cbr0",

@@ -129,6 +129,13 @@ def joined(node: Machine) -> None:
     service(node, "kubelet", COMMAND["command"], "Running", ("containerd",))
 
 
+def asking(node: Machine) -> None:
+    """After kubelet.ps1, in an external cluster: once it starts, the kubelet gets a certificate that it asks for."""
+    installed(node)
+    makes = {r"C:\var\lib\kubelet\pki\kubelet-client-current.pem": CERTIFICATE}
+    service(node, "kubelet", COMMAND["command"], "Stopped", ("containerd",), makes=makes)
+
+
 def proxied(node: Machine) -> None:
     """After proxy.ps1, whose endpoint exists."""
     joined(node)

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, GIVEN, JOIN, LOGINS, PROXY, ROUTES, done, image
+from powershell.cases import CNI, COMMAND, CONFIG, FEATURES, GIVEN, JOIN, LOGINS, MEMBER, PROXY, ROUTES, done, image
 from powershell.conftest import SCRIPTS
 from powershell.doubles.looks import look
 from powershell.doubles.machine import Machine, Told
 from powershell.doubles.session import Session
 from powershell.stages import (
     NET,
+    asking,
     change,
     contained,
     featured,
@@ -113,6 +114,7 @@ CASES = [
     Case("configure", with_given, GIVEN),
     Case("kubelet", installed, COMMAND),
     Case("join", ready, JOIN),
+    Case("member", asking, MEMBER),
     Case("cni", joined, CNI),
     Case("routes", joined, {"routes": ROUTES}),
     # its start is only tried

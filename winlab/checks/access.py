@@ -22,7 +22,7 @@ from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import HostError, WinlabError
-from winlab.operations import absent, look
+from winlab.operations import absent, look, recorded
 from winlab.site import Site
 
 FETCH_SECONDS = 15.0
@@ -51,6 +51,7 @@ class Access:
     execute: Callable[[Tag, list[str]], str]  # run a command in a node; raises GuestError
     script: Script
     routes: Callable[[], dict[str, str]]  # OVN's routes to pod networks; raises HostError
+    in_programs: bool = False  # the control plane and kube-proxy are in the distribution's own program, not in pods
     idle: Callable[[], dict[str, str]] = dict  # the cluster's nodes that don't run now, with their states
     logout: Callable[[], None] = lambda: None  # end logins to nodes; the next command logs in again
     scale: float = 1.0
@@ -114,6 +115,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
         absent.require(lab, site, hosts)
         machines, standing = look.find(lab, hosts), LabOnSite.find(lab, site, hosts)
     kubectl = Kubectl.of(standing.folder)
+    plans = [plan for plan in recorded.standing(standing.folder) if plan.kubernetes is not None]
     look.require_api(machines)
     logins = Logins(standing, machines)
 
@@ -136,6 +138,7 @@ def of(lab: str, site: Site) -> tuple[list[Tag], Access]:
         script=logins.script,
         logout=logins.end,
         routes=routes,
+        in_programs=any(plan.cluster.made and not plan.cluster.distribution.in_pods for plan in plans),
         idle=idle,
         scale=standing.pace.scale,
     )

@@ -260,7 +260,7 @@ class _Looker:
 
     def look(self, gates: Sequence[Gate]) -> View:
         """Look once, at only what these gates need."""
-        view = View(self._tags, idle=self._access.idle())
+        view = View(self._tags, in_programs=self._access.in_programs, idle=self._access.idle())
         try:
             view.readyz = self._access.kubectl.run("get", "--raw=/readyz?verbose")
             view.objects = Objects.look(self._access.kubectl, KINDS)

@@ -27,7 +27,7 @@ Check = Annotated[
     typer.Option("--check", help="Only show what the cluster needs; 2: no worker can join."),
 ]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-HELP = f"""Make a lab of workers that join an external cluster, which {distributions.DEFAULT} made.
+HELP = f"""Make a lab of workers that join an external cluster, such as one of {distributions.DEFAULT}, k3s or MicroK8s.
 
 Without --kubeconfig, list the clusters that this host shows.
 
@@ -55,7 +55,7 @@ class ClusterFlags:
         str,
         typer.Option(
             "--server",
-            help="Where the API server is, if its name is unknown here.",
+            help="Where nodes reach the API server; default: what the cluster says.",
             metavar="ADDRESS:PORT",
         ),
     ] = ""

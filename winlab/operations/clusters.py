@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import socket
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from winlab import documents
-from winlab.adapters.kube import discovery, probe
+from winlab.adapters.kube import discovery, endpoint, identity, probe
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Finding, Reach, Seen
 from winlab.design.plan import addresses
-from winlab.design.plan.existing import HTTPS
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Progress
@@ -23,7 +20,6 @@ from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.steps.payload import Origin
 
-SECONDS = 5.0  # for a connection
 LOOPBACK = ("localhost", "127.", "0.0.0.0", "[::1]", "::1")  # noqa: S104 - what k3d writes
 
 
@@ -83,27 +79,27 @@ def check(
     """
     admin = join.chosen(config, context, lab)
 
-    def look(progress: Progress) -> Seen:
+    def look(progress: Progress) -> tuple[Seen, str]:
         with join.asking(site.folder(lab), admin, spec, origin or Origin(), progress) as kubectl:
-            return probe.look(kubectl)
+            return probe.look(kubectl), identity.authorities(kubectl).server
 
-    seen = one_step("look at the cluster", look, tell, usual=10)
-    own = server or urlsplit(documents.from_yaml(admin)["clusters"][0]["cluster"]["server"]).netloc
-    candidates = (one for one in (own, *seen.endpoints) if not one.startswith(LOOPBACK))
-    reach = one_step("try the API server's addresses", partial(_tried, candidates, spec), tell, usual=2)
+    seen, ca = one_step("look at the cluster", look, tell, usual=10)
+    own = server or join.own_server(admin)
+    candidates = (one for one in (own, *seen.endpoints) if one and not one.startswith(LOOPBACK))
+    reach = one_step("try the API server's addresses", partial(_tried, candidates, ca, spec), tell, usual=2)
     rows = verdict.findings(seen, spec.network.cidr, _router(site, lab, spec), reach)
     return ClusterVerdict(known.of(seen).name, seen.version, tuple(rows))
 
 
-def _tried(candidates: Iterable[str], spec: Spec, progress: Progress) -> list[Reach]:
+def _tried(candidates: Iterable[str], ca: str, spec: Spec, progress: Progress) -> list[Reach]:
     found = []
     for address in dict.fromkeys(candidates):
         progress.say(f"connecting to {address}")
         try:
-            parts = urlsplit(f"//{address}")
-            with socket.create_connection((parts.hostname or "", parts.port or HTTPS), SECONDS) as connection:
-                here = connection.getsockname()[0] == connection.getpeername()[0]
-                found.append(Reach(address, here=here and spec.network.reach != "all"))
+            here = endpoint.connect(address, ca)
+            found.append(Reach(address, here=here and spec.network.reach != "all"))
+        except ssl.SSLError as error:
+            found.append(Reach(address, f"{error}. {endpoint.NAMELESS}"))
         except (OSError, ValueError) as error:
             found.append(Reach(address, str(error)))
     return found

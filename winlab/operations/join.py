@@ -9,17 +9,19 @@ from __future__ import annotations
 import base64
 import shutil
 import socket
+import ssl
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from winlab import account, documents, files
-from winlab.adapters.kube import existing, identity, kubeconfig, runtime_classes
+from winlab.adapters.kube import endpoint, existing, identity, kubeconfig, runtime_classes
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog import versions
@@ -44,7 +46,6 @@ from winlab.site import Site
 from winlab.steps import payload
 from winlab.steps.payload import Origin
 
-REACH_SECONDS = 10.0
 LARGEST = 4 << 20  # bytes of a kubeconfig, or of a file that it names
 # fields of a spec about controllers, or about what an external cluster decides itself
 NOT_OURS = ("controllers", "kubernetes.pod_cidr", "kubernetes.service_cidr")
@@ -80,7 +81,7 @@ def plan(
 
     :param config: a kubeconfig of one of the cluster's administrators.
     :param context: the name of one of its contexts; empty: the current one.
-    :param server: ADDRESS:PORT that the API server's advertised host name resolves to; empty: ask the name servers.
+    :param server: ADDRESS:PORT of the API server for nodes; empty: what the cluster publishes, or the kubeconfig names.
     :param prefix: the workers' names, followed by a number.
     :param origin: where kubectl comes from, if this host does not have it.
     :raises UsageError: the workers can't join.
@@ -200,7 +201,13 @@ def look_at(
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and :func:`asking`.
     """
     with asking(lab_folder, admin, spec, origin, progress) as kubectl:
-        return existing.read(kubectl, server)
+        return existing.read(kubectl, server, own_server(admin))
+
+
+def own_server(admin: str) -> str:
+    """Host and port of the API server in a kubeconfig of one context; empty if it is behind a path, as in a proxy."""
+    parts = urlsplit(str(documents.from_yaml(admin)["clusters"][0]["cluster"]["server"]))
+    return "" if parts.path.strip("/") else parts.netloc
 
 
 @contextmanager
@@ -232,11 +239,10 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
     if not plan.nodes:
         raise UsageError("A lab without workers has no nodes that could join.", cure="Leave out --workers 0.")
     existing.check(cluster, plan.network.cidr, names, plan.cluster.versions.minor)
-    host, _, port = cluster.external.rpartition(":")
+    port = cluster.external.rpartition(":")[2]
     own_names = not set(plan.network.resolvers) <= set(plan.host.resolvers)  # the lab uses others than this host
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), REACH_SECONDS) as connection:
-            here = connection.getsockname()[0] == connection.getpeername()[0]
+        here = endpoint.connect(cluster.external, cluster.ca)
     except socket.gaierror as error:
         if own_names:
             return
@@ -244,6 +250,12 @@ def check(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None:
             f"The cluster advertises its API server as {cluster.advertised}, but no name server knows that name.",
             why=str(error),
             cure=f"Give its address: --server ADDRESS:{port}. The lab's own DNS then resolves the name.",
+        ) from error
+    except ssl.SSLError as error:
+        raise UsageError(
+            f"What answers at {cluster.external} is not the cluster's API server, as nodes know it.",
+            why=str(error),
+            cure=f"Give another address with --server. {endpoint.NAMELESS}",
         ) from error
     except OSError as error:
         raise UsageError(

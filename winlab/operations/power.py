@@ -176,7 +176,7 @@ def bring_up(subjects: Sequence[Subject], run: Runs, tell: Listener, before: Seq
             steps += [ready.step(one, kubectl, answering, boots=boots[one.name]) for one in members]
     run(steps)
     if expires is not None:
-        _tell_expiry(lab.name, expires, max(abs(one.stepped) for one in subjects), tell)
+        _tell_expiry(lab, expires, max(abs(one.stepped) for one in subjects), tell)
 
 
 def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
@@ -187,21 +187,23 @@ def _idle_controllers(subjects: Sequence[Subject], lab: LabOnSite) -> list[str]:
     return idle if len(idle) == len(controllers) else []
 
 
-def _tell_expiry(lab: str, expires: datetime, stepped: float, tell: Listener) -> None:
+def _tell_expiry(lab: LabOnSite, expires: datetime, stepped: float, tell: Listener) -> None:
     """Report when the cluster's certificates expire, if that is soon or the guests' clocks jumped by days.
 
     :raises ClusterError: they have expired.
     """
     left = expires.timestamp() - time.time()
     if left <= 0:
+        plans = [plan for plan in recorded.standing(lab.folder) if plan.kubernetes is not None]
+        made_by = plans[0].cluster.distribution if plans else known.DEFAULT
         raise ClusterError(
-            f"The nodes of the lab '{lab}' run, but the certificates of its cluster expired on {expires:%Y-%m-%d}.",
-            why=f"{known.DEFAULT.name}'s certificates are valid for a year, and nothing renewed them.",
-            cure=f"Destroy the lab and create it again; or run 'sudo {known.DEFAULT.renewal}' on its controllers.",
+            f"The nodes of '{lab.name}' run, but the certificates of its cluster expired on {expires:%Y-%m-%d}.",
+            why=f"{made_by.name}'s certificates are valid for a year, and nothing renewed them.",
+            cure=f"Destroy the lab and create it again; or run 'sudo {made_by.renewal}' on its controllers.",
         )
     if left < SOON or stepped >= DAY:
         text = f"The certificates of the cluster are valid until {expires:%Y-%m-%d} ({left / DAY:.0f} days)."
-        tell(Note(lab=lab, text=text))
+        tell(Note(lab=lab.name, text=text))
 
 
 def _active(subjects: list[Subject], nodes: Sequence[str], tell: Listener, what: str) -> list[Subject]:

@@ -31,11 +31,13 @@ from winlab.steps import again
 from winlab.supply.artifacts import executable
 
 PROGRAMS = {
-    one.name: tuple(one.program_file(name) for distribution in DISTRIBUTIONS for name, _ in distribution.programs(one))
+    one.name: tuple(
+        dict.fromkeys(one.program_file(name) for made_by in DISTRIBUTIONS for name, _ in made_by.programs(one))
+    )
     for one in SYSTEMS
 }
 IN_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "etcd", "coredns")
-RESTARTS = ("kubelet", "containerd")  # after these the node reports again
+RESTARTS = {name for one in DISTRIBUTIONS for name in one.restarts}  # after these the node reports again
 SILENCE = 300.0  # seconds on hardware without news from the node; a kubelet renews its lease every 10 s
 POLL = 2.0
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import disks, domains
 from winlab.adapters.vm.hypervisor import Placed
@@ -224,10 +225,15 @@ def _remove(run: Run, name: str, machine: Placed, after: Sequence[State]) -> Ste
 def _leave(run: Run, name: str, after: Sequence[State]) -> Step:
     def work(progress: Progress) -> None:
         progress.say("its node is deleted in the cluster")
-        Kubectl.of(run.folder).run("delete", "node", name, "--ignore-not-found")
+        kubectl = Kubectl.of(run.folder)
+        kubectl.run("delete", "node", name, "--ignore-not-found")
+        if run.plan.cluster.identifies:
+            identity.remove(kubectl, name)
 
     def done() -> bool:
-        return _node_object(run, name) is None
+        if _node_object(run, name) is not None:
+            return False
+        return not (run.plan.cluster.identifies and identity.is_left(Kubectl.of(run.folder), name))
 
     return Step(LEFT(run.lab, name), work, done, [REMOVED(run.lab, name), *after], usual=2)
 

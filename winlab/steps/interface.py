@@ -113,7 +113,24 @@ class SystemSteps(Protocol):
         """
 
 
-class ControlPlaneSteps(Protocol):
+class MembershipSteps(Protocol):
+    """How machines become nodes; :func:`winlab.steps.distribution.known.membership` has it."""
+
+    def join(self, node: LinuxNode, before: State, /) -> Step:
+        """The step that makes a prepared Linux node a member: a further controller, or a worker.
+
+        :param before: the state that must come first.
+        """
+
+    def join_windows(self, node: WindowsNode, do: Callable[[Call[Any]], object], progress: Progress, /) -> None:
+        """Make a Windows node a member that has its programs and its kubelet.
+
+        :param do: runs a script in the node, again if the connection is lost.
+        :raises GuestError: it did not join.
+        """
+
+
+class ControlPlaneSteps(MembershipSteps, Protocol):
     """A distribution's own part of the steps; :func:`winlab.steps.distribution.known.of` has it."""
 
     def init(self, node: LinuxNode, /) -> Step:
@@ -127,17 +144,4 @@ class ControlPlaneSteps(Protocol):
 
         :param fresh: gets the other one's kubeconfig.
         :param after: the states that must come first.
-        """
-
-    def join(self, node: LinuxNode, before: State, /) -> Step:
-        """The step that makes a prepared Linux node a member: a further controller, or a worker.
-
-        :param before: the state that must come first.
-        """
-
-    def join_windows(self, node: WindowsNode, do: Callable[[Call[Any]], object], progress: Progress, /) -> None:
-        """Make a Windows node a member that has its programs and its kubelet.
-
-        :param do: runs a script in the node, again if the connection is lost.
-        :raises GuestError: it did not join.
         """

@@ -12,7 +12,7 @@ from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError
+from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
 from winlab.printable import printable
 from winlab.steps import controllers
@@ -59,10 +59,13 @@ def router_routes(run: Run, every: Sequence[NodeNetwork]) -> dict[str, str]:
 
 
 def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
-    """Like :func:`share`, but wait until the node has its pod network.
+    """Like :func:`share`, but wait until the node has its pod network, if its CNI profile needs it.
+
+    Some control planes give nodes none: Calico there has its own.
 
     :raises ClusterError: it gets none.
     """
+    needed = _is_share_needed(run, node)
     seen: frozenset[tuple[str, str | None]] = frozenset()
     why = ""
 
@@ -76,7 +79,7 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
             why = error.what
         else:
             own = next((one for one in every if one.name == node.name), None)
-            if own is not None and own.pod_cidr is not None:
+            if own is not None and (own.pod_cidr is not None or not needed):
                 return Met(own)
             seen = frozenset((one.name, one.pod_cidr) for one in every)
         return Waiting(f"waiting for the node's pod network: {why}", seen)
@@ -89,6 +92,21 @@ def await_share(run: Run, node: NodePlan, progress: Progress) -> NodeNetwork:
         )
 
     return controllers.until(run, look, progress, give_up, stall=run.pace.usual(SILENCE))
+
+
+def _is_share_needed(run: Run, node: NodePlan) -> bool:
+    profile, pods = cni.get(run.plan.cluster.profile), network(run.plan)
+    without = NodeNetwork(node.name, node.os, node.address)
+    try:
+        if node.system.hns:
+            profile.windows_files(pods, without)
+            profile.hns_network(pods, without)
+            profile.proxy_network(pods, without)
+        else:
+            profile.linux_files(pods, without)
+    except WinlabError:  # as its interface says
+        return True
+    return False
 
 
 def waiting_pods(kubectl: Kubectl, node: str) -> str:

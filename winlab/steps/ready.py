@@ -44,7 +44,7 @@ def _ready(run: Run, node: NodePlan) -> Step:
             if node_object is None:
                 why = "the API server does not answer"
             elif diagnose.is_ready(node_object):
-                if run.plan.joins:
+                if run.plan.cluster.identifies:
                     _serve(run, node, progress)
                 return Met(None)
             else:
@@ -58,7 +58,10 @@ def _ready(run: Run, node: NodePlan) -> Step:
         node_object = ask()
         if node_object is None or not diagnose.is_ready(node_object):
             return False
-        return not (run.plan.joins and identity.serving_requests(Kubectl.of(run.folder), node.name, [node.address])[0])
+        return not (
+            run.plan.cluster.identifies
+            and identity.serving_requests(Kubectl.of(run.folder), node.name, [node.address])[0]
+        )
 
     after = [PODS_CONNECTED(run.lab, node.name), ROUTES(run.lab)]
     return Step(READY(run.lab, node.name), work, done, after, usual=run.pace.usual(15))

@@ -95,10 +95,18 @@ def settings(text: str) -> Settings:
 
 def players() -> dict[str, Player]:
     """The players by the names of their scripts."""
-    from winlab_standin.guest import clusterplayers, configplayers, faultplayers, loginplayers, players, sysprep
+    from winlab_standin.guest import (
+        clusterplayers,
+        configplayers,
+        faultplayers,
+        loginplayers,
+        memberplayers,
+        players,
+        sysprep,
+    )
 
     others = {**configplayers.PLAYERS, **faultplayers.PLAYERS, **loginplayers.PLAYERS, **sysprep.PLAYERS}
-    return {**players.PLAYERS, **clusterplayers.PLAYERS, **others}
+    return {**players.PLAYERS, **clusterplayers.PLAYERS, **memberplayers.PLAYERS, **others}
 
 
 @contextmanager

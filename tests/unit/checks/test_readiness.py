@@ -325,6 +325,19 @@ def test_an_unready_control_plane_is_waited_for_while_a_worker_is_off(clock: run
     assert (found["R3"].outcome, found["R3"].seconds) == (Outcome.PASSED, readiness.LOOK)
 
 
+def test_a_control_plane_in_a_program_has_no_pods() -> None:
+    made = cluster()
+    del made.system[2], made.system[0]  # kube-proxy, and the control plane
+    found = run(made, "R1,R2,R3,R6", in_programs=True)
+    outcomes = {name: result.outcome for name, result in found.items()}
+    assert outcomes == {
+        "R1": Outcome.PASSED,
+        "R2": Outcome.PASSED,
+        "R3": Outcome.NOT_APPLICABLE,
+        "R6": Outcome.NOT_APPLICABLE,
+    }
+
+
 def test_logins_end_with_the_wait(clock: runs.Clock) -> None:
     ended = []
     run(cluster(), "R9", logout=lambda: ended.append(clock.now))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,8 +49,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(joining, "look_at", lambda *_args: FOUND)
-    ends = SimpleNamespace(getsockname=lambda: ("192.0.2.7", 40000), getpeername=lambda: ("192.0.2.1", 6443))
-    monkeypatch.setattr(joining.socket, "create_connection", lambda *_args: nullcontext(ends))
+    monkeypatch.setattr(joining.endpoint, "connect", lambda *_args: False)
     monkeypatch.setattr(look, "machines", lambda _lab, _site: [])
     monkeypatch.setattr(making, "prepare", prepare)
     monkeypatch.setattr(joining, "carry_out", lambda *_: None)

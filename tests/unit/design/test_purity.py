@@ -13,7 +13,7 @@ from pathlib import Path
 
 import plans
 import pytest
-from cases import CASES
+from cases import CASES, OTHERS
 from certificates import CA
 from distributions import Distribution, install_motd
 
@@ -115,7 +115,7 @@ MORE: dict[str, tuple[HostFacts, str, list[str]]] = {
     "host-gw": (plans.KVM, "1-1-1", ["network.cni=host-gw"]),
     "without golden images": (plans.KVM, "1-1-1", ["workers.golden=false"]),
 }
-EVERY = CASES | MORE
+EVERY = CASES | OTHERS | MORE
 FOREIGN = ForeignCluster(
     server="https://192.0.2.10:6443", advertised="https://api.their.domain:6443", ca=CA, version="v1.36.1",
     pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",

@@ -109,6 +109,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
 
 
+def test_a_copy_gets_none_if_its_administrator_keeps_all_rights(saved: Snapshot, world: World) -> None:
+    cluster = saved.plan.cluster.model_copy(update={"made_with": "k3s"})
+    snapshots.write(saved.model_copy(update={"plan": saved.plan.model_copy(update={"kubernetes": cluster})}))
+    with pytest.raises(ConflictError, match="can't get its own credentials") as refused:
+        world.clone()
+    assert "made by k3s, whose administrator can't lose its rights" in str(refused.value.why)
+
+
 def test_a_copy_that_is_off_gets_none(saved: Snapshot, world: World) -> None:
     snapshots.write(saved.model_copy(update={"memory": False}))
     with pytest.raises(ConflictError, match="can't get its own credentials: it is off"):

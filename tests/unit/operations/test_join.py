@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import socket
+import ssl
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import answers
 import plans
 import pytest
 import runs
@@ -24,9 +22,7 @@ from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
-from winlab.design.contract import Call, R
 from winlab.design.distribution import kubelet
-from winlab.design.distribution.kubeadm import config as kubeadm_config
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
@@ -39,8 +35,6 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import join
 from winlab.site import Site
 from winlab.steps import joining, pod_network, ready
-from winlab.steps.distribution.kubeadm import credentials, workers
-from winlab.steps.linux import node as linux_node
 from winlab.steps.payload import Origin
 
 CLUSTER = ForeignCluster(
@@ -149,6 +143,21 @@ def test_refused(theirs: str | None, changes: tuple[str, ...], says: str) -> Non
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "cluster", "says"),
+    [
+        ((REHEARSAL,), {"allocates": False, "kind": "microk8s"}, "gives its nodes no pod networks, which l3 needs"),
+        (("workers.os=debian-13",), {"in_agents": True, "kind": "k3s"}, "would connect the pods of a Linux node"),
+    ],
+)
+def test_a_network_that_could_not_work_is_refused(changes: tuple[str, ...], cluster: dict[str, Any], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make(*changes, cluster=replace(CLUSTER, **cluster))
+    assert says in caught.value.what
+    assert cluster["kind"] in caught.value.why
+    make("workers.os=debian-13", "network.cni=l3", cluster=replace(CLUSTER, in_agents=True))
+
+
 def test_users_can_t_choose_the_elsewhere_profile() -> None:
     assert "elsewhere" not in cni.names()
     assert cni.get("elsewhere").support("2022").level == "refused"
@@ -202,7 +211,10 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(monkeypatch: pytest.MonkeyPa
 
 def kubelet_command(made: Plan, name: str) -> str:
     """The command line of a Windows node's kubelet."""
-    return kubelet.windows_command(made.cluster.versions, nodes.member(made, made.node(name)))
+    membership = made.cluster.membership
+    return kubelet.windows_command(
+        made.cluster.versions, nodes.member(made, made.node(name)), bootstraps=membership.bootstraps
+    )
 
 
 def test_a_joined_node_s_serving_certificate_is_approved_once_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,54 +252,6 @@ def test_nodes_of_several_pools_carry_their_pool_s_label() -> None:
     linux = nodes.member(there.plan, there.plan.node("linux-1"))
     assert "winlab.internal/pool=node,winlab.internal/machine=" in kubelet_command(there.plan, "node-1")
     assert linux.labels["winlab.internal/pool"] == "linux"
-
-
-def test_the_token_is_gone_after_the_join(monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Api({"get configmap cluster-info": _info()})
-    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
-    there = runs.run(make(REHEARSAL))
-    with credentials.lent(there) as joining_with:
-        text = kubeadm_config.join_worker(
-            nodes.cluster(there.plan), nodes.member(there.plan, there.plan.node("node-1")), joining_with
-        )
-        token = yaml.safe_load(text)["discovery"]["bootstrapToken"]
-    assert token["apiServerEndpoint"] == "192.0.2.10:6443"
-    assert token["token"] == joining_with.token
-    assert token["caCertHashes"] == list(joining_with.ca_hashes)
-    assert api.asked[-1][0].startswith(f"delete secret --namespace=kube-system bootstrap-token-{token['token'][:6]}")
-
-
-def _info() -> dict[str, Any]:
-    cluster = {"server": CLUSTER.advertised, "certificate-authority-data": base64.b64encode(CA.encode()).decode()}
-    return {"data": {"kubeconfig": yaml.safe_dump({"clusters": [{"cluster": cluster}]})}}
-
-
-def test_a_linux_worker_has_the_server_s_name_in_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its address goes in on the standard input: the name is the external cluster's choice."""
-    api = Api({"get configmap cluster-info": _info()})
-    monkeypatch.setattr(Kubectl, "of", classmethod(lambda _cls, _state: api))
-    done: list[tuple[list[str], bytes]] = []
-
-    class Guest:
-        def execute(self, command: list[str], stdin: bytes) -> str:
-            done.append((command, stdin))
-            return ""
-
-        def run(self, call: Call[R], *_args: object) -> R:
-            done.append(([call.script], b""))
-            return answers.result(call, {})
-
-    for cluster, lines in (
-        (CLUSTER, []),
-        (
-            replace(CLUSTER, advertised="https://kind:6443"),
-            [(["sudo", "sh", "-c", workers.HOSTS], b"192.0.2.10 kind\n")],
-        ),
-    ):
-        done.clear()
-        there = runs.run(make("workers.os=debian-13", cluster=cluster), guest=Guest())
-        runs.titled(linux_node.steps(there, there.plan.linux_nodes()[0]), "join node-1").run(_voice())
-        assert done == [*lines, (["status"], b""), (["run-kubeadm"], b"")]
 
 
 @pytest.mark.parametrize(
@@ -422,8 +386,9 @@ def test_a_program_that_a_kubeconfig_names_is_noted_before_it_runs(
 def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Path] = []
 
-    def read(kubectl: Kubectl, server: str) -> ForeignCluster:
-        assert kubectl.kubeconfig.read_text() == "secret"
+    def read(kubectl: Kubectl, server: str, own: str) -> ForeignCluster:
+        assert kubectl.kubeconfig.read_text() == config
+        assert own == "192.0.2.9:6443"
         assert kubectl.kubeconfig.stat().st_mode & 0o777 == 0o600
         assert kubectl.kubeconfig.parent.parent == folder.path
         seen.append(kubectl.kubeconfig)
@@ -432,7 +397,8 @@ def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(join.existing, "read", read)
     monkeypatch.setattr(join.shutil, "which", lambda _name: "/usr/bin/kubectl")
     folder = LabFolder("lab")
-    found = join.look_at(folder, "secret", "https://x:1", spec.load("1-1-1"), Origin(), _voice())
+    config = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://192.0.2.9:6443"}}]})
+    found = join.look_at(folder, config, "https://x:1", spec.load("1-1-1"), Origin(), _voice())
     assert found.server == "https://x:1"
     assert not seen[0].exists()
     assert not folder.path.exists()
@@ -447,9 +413,11 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(join.shutil, "which", lambda _name: None)
     monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
-    monkeypatch.setattr(join.existing, "read", lambda kubectl, _server: kubectl.program)
+    monkeypatch.setattr(join.existing, "read", lambda kubectl, *_: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
-    assert join.look_at(LabFolder("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
+    behind = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://proxy/k8s/clusters/a"}}]})
+    assert join.own_server(behind) == ""
+    assert join.look_at(LabFolder("lab"), behind, "", made, Origin(), _voice()) == Path("/fetched/kubectl")
     assert asked == ["v1.35.4"]
 
 
@@ -476,14 +444,14 @@ def test_the_spec_of_workers_that_join() -> None:
 
 @pytest.fixture
 def reach(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def set_(error: OSError | None, own: str = "192.0.2.7") -> None:
-        def connect(_where: tuple[str, int], _timeout: float) -> Any:
+    def set_(error: OSError | None, own: str = "192.0.2.7:") -> None:
+        def connect(address: str, ca: str) -> bool:
+            assert ca == CA
             if error is not None:
                 raise error
-            ends = SimpleNamespace(getsockname=lambda: (own, 40000), getpeername=lambda: ("192.0.2.1", 6443))
-            return nullcontext(ends)
+            return address.startswith(own)
 
-        monkeypatch.setattr(join.socket, "create_connection", connect)
+        monkeypatch.setattr(join.endpoint, "connect", connect)
 
     return set_
 
@@ -501,7 +469,7 @@ def test_a_suitable_cluster_is_accepted(reach: Callable[..., None]) -> None:
 
 
 def test_a_control_plane_on_this_host_is_reached_only_if_the_spec_says_so(reach: Callable[..., None]) -> None:
-    reach(None, own="192.0.2.1")
+    reach(None, own="192.0.2.10:")
     with pytest.raises(UsageError, match="is on this host") as caught:
         join.check(make(REHEARSAL), CLUSTER, [])
     assert "network.reach=all" in caught.value.cure
@@ -515,6 +483,10 @@ def test_the_server_is_asked_first(reach: Callable[..., None]) -> None:
         join.check(make(REHEARSAL, cluster=named), named, [])
     assert "--server ADDRESS:6443" in caught.value.cure
     join.check(make(REHEARSAL, "network.dns=[192.0.2.1]", cluster=named), named, [])  # which may know it
+    reach(ssl.SSLCertVerificationError("hostname mismatch"))
+    with pytest.raises(UsageError, match="is not the cluster's API server") as caught:
+        join.check(make(REHEARSAL), CLUSTER, [])
+    assert "kubernetes.default.svc" in caught.value.cure
     reach(ConnectionRefusedError("refused"))
     with pytest.raises(UsageError, match="can't be reached"):
         join.check(make(REHEARSAL), CLUSTER, [])

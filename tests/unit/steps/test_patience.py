@@ -26,7 +26,7 @@ from winlab.errors import ClusterError, GuestError, HostError
 from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
 from winlab.steps.apply import apply
-from winlab.steps.distribution.kubeadm import control_plane
+from winlab.steps.distribution import access
 from winlab.steps.payload import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")
@@ -129,7 +129,7 @@ def test_an_api_server_whose_machine_has_ended_is_not_waited_for(
         lambda: apply(kubectl, [{"kind": "Namespace"}], run_, Quiet()),
         lambda: pods._await_kinds(run_, kubectl, Quiet()),
         lambda: pods._patch(run_, kubectl, Patch("x", "y", {}), Quiet()),
-        lambda: control_plane._await_api(run_, Quiet()),
+        lambda: access._await_api(run_, Quiet()),
         lambda: runs.titled(ready.steps(run_), "ready node-1").run(Quiet()),
         lambda: runs.titled(ready.steps(run_), "cluster DNS").run(Quiet()),
     ):

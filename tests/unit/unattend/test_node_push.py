@@ -57,3 +57,18 @@ def test_odd_pushes_are_refused(guest: Guest, name: str, match: str) -> None:
     guest.do("prepare", SETTINGS)
     with pytest.raises(NodeError, match=match):
         guest.do("push", {"program": name})
+
+
+@pytest.mark.parametrize(("runs", "other"), [("k3s", "kubelet"), ("kubelet", "k3s")])
+def test_only_the_program_that_the_node_runs_is_swapped(guest: Guest, runs: str, other: str) -> None:
+    guest.burn({**PROGRAMS, "k3s": b"k3s 1"}, {})
+    unit = {"content": f"[Service]\nExecStart=/usr/local/bin/{runs} x\n", "mode": "0644"}
+    files = {**SETTINGS["files"], "/etc/systemd/system/kubelet.service": unit}  # type: ignore[dict-item]
+    guest.do("prepare", {**SETTINGS, "files": files})
+    for name in (runs, other):
+        guest.put(f"run/winlab/payload/push/{name}", b"my own")
+    with pytest.raises(NodeError, match=f"does not run '{other}': its service runs '/usr/local/bin/{runs}'"):
+        guest.do("push", {"program": other, "restore": False})
+    guest.runner.asked.clear()
+    assert guest.do("push", {"program": runs, "restore": False})["changed"]
+    assert guest.runner.lines("systemctl") == ["systemctl restart kubelet"]

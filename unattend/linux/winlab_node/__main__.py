@@ -20,6 +20,8 @@ VERBS = {  # the module and function of each
     "status": ("status", "status"),
     "prepare": ("prepare", "prepare"),
     "run-kubeadm": ("kubeadm", "run_kubeadm"),
+    "run-k3s": ("k3s", "run_k3s"),
+    "member": ("member", "member"),
     "forget-member": ("etcd", "forget_member"),
     "cni": ("cni", "cni"),
     "routes": ("network", "routes"),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from winlab_node.node import Settings
 
 
+SERVICES = {"kubelet": "kubelet", "containerd": "containerd", "k3s": "kubelet"}  # by program, what runs it
+UNITS = "etc/systemd/system"
+
+
 def push(node: Node, settings: Settings) -> Settings:
     """Replace a program by the one on the CD under push/, or restore the original."""
     name, record = settings["program"], Record(node)
@@ -22,6 +26,7 @@ def push(node: Node, settings: Settings) -> Settings:
     target = next((path for at in (PROGRAMS, PLUGINS) if (path := node.path(f"{at}/{name}")).exists()), None)
     if target is None:
         raise NodeError(f"'{name}' is not installed here: there is nothing to swap.")
+    _require_use(node, name)
     original = target.with_name(name + ORIGINAL)
     if settings.get("restore"):
         if not is_pushed(target):
@@ -40,8 +45,21 @@ def push(node: Node, settings: Settings) -> Settings:
                 original.unlink(missing_ok=True)
                 os.link(target, original)  # the new program takes over the name, not the file
             record.install(source, target, digest)
-    if name in ("kubelet", "containerd"):
-        node.call("systemctl", "restart", name)
+    if service := SERVICES.get(name):
+        node.call("systemctl", "restart", service)
     digest = record.sha256(target)
     record.keep()
     return {"changed": True, "sha256": digest}
+
+
+def _require_use(node: Node, name: str) -> None:
+    """Check that this node runs the program, if it is one that a service runs.
+
+    :raises NodeError: its service runs another one.
+    """
+    unit = node.path(f"{UNITS}/{SERVICES.get(name, name)}.service")
+    if name not in SERVICES or not unit.exists():
+        return
+    found = re.search(r"^ExecStart=(/\S+)", unit.read_text(), re.MULTILINE)
+    if found and not found[1].endswith(f"/{name}"):
+        raise NodeError(f"This node does not run '{name}': its service runs '{found[1]}'.")

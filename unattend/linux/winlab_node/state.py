@@ -5,6 +5,11 @@ from __future__ import annotations
 from winlab_node.node import Node
 
 KUBELET_CONF, CLIENT = "etc/kubernetes/kubelet.conf", "var/lib/kubelet/pki/kubelet-client-current.pem"
+CREDENTIALS = (  # a kubelet's kubeconfig and certificate, where each kind of node has them
+    (KUBELET_CONF, CLIENT),
+    ("var/lib/rancher/k3s/agent/kubelet.kubeconfig", "var/lib/rancher/k3s/agent/client-kubelet.crt"),
+)
+STARTED = ("kubeadm", "k3s")  # the notes of what makes this a node
 
 
 def service(node: Node, *names: str) -> list[str]:
@@ -22,11 +27,15 @@ def boot_id(node: Node) -> str:
 
 
 def joined(node: Node) -> bool:
-    """Whether the node is part of a cluster: kubeadm succeeded, and the kubelet has its certificate."""
-    there = node.path(KUBELET_CONF).exists() and node.path(CLIENT).exists()
-    return there and not started(node)
+    """Whether the node is part of a cluster: what makes it one succeeded, and the kubelet has its certificate."""
+    return is_configured(node) and not started(node)
+
+
+def is_configured(node: Node) -> bool:
+    """Whether the kubelet has its kubeconfig and its certificate."""
+    return any(all(node.path(name).exists() for name in pair) for pair in CREDENTIALS)
 
 
 def started(node: Node) -> bool:
-    """Whether kubeadm began to make this a node and did not succeed."""
-    return bool(node.note("kubeadm", {}).get("state") == "begun")
+    """Whether something began to make this a node and did not succeed."""
+    return any(node.note(name, {}).get("state") == "begun" for name in STARTED)

@@ -92,6 +92,16 @@ def proxy_token(kubectl: Kubectl, node: str, lifetime: str) -> str:
     return kubectl.run("create", "token", subject["name"], f"--namespace={SYSTEM}", f"--duration={lifetime}").strip()
 
 
+def has_asked_to_serve(kubectl: Kubectl, node: str) -> bool:
+    """Whether the node's kubelet asked for a certificate to serve logs and exec, however that was decided.
+
+    The cluster keeps decided requests for an hour.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    return any((row.get("spec") or {}).get("username") == user(node) for row in _serving(kubectl))
+
+
 def serving_requests(kubectl: Kubectl, node: str, addresses: Collection[str]) -> tuple[list[str], list[str]]:
     """What the node's kubelet asked for to serve logs and exec, and no one has decided yet.
 
@@ -101,9 +111,8 @@ def serving_requests(kubectl: Kubectl, node: str, addresses: Collection[str]) ->
     :returns: the names of those that are as planned, and why others are not.
     :raises ClusterError: the API server does not answer.
     """
-    rows = kubectl.get("certificatesigningrequests", f"--field-selector=spec.signerName={SERVING}")["items"]
     fit, reasons = [], []
-    for row in rows:
+    for row in _serving(kubectl):
         name, spec, status = str(row["metadata"]["name"]), row.get("spec") or {}, row.get("status") or {}
         if spec.get("username") != user(node) or status.get("conditions"):
             continue
@@ -124,6 +133,32 @@ def approve_serving(kubectl: Kubectl, node: str, addresses: Collection[str]) -> 
     for name in fit:
         signing.approve(kubectl, name)
     return len(fit), reasons
+
+
+def missing(kubectl: Kubectl, node: str, *, proxy: bool) -> list[str]:
+    """What a node of the cluster needs to keep its identity, and what is gone; each as ``kind/name``.
+
+    :param proxy: its kube-proxy has an account of winlab's.
+    :raises ClusterError: the API server does not answer.
+    """
+    wanted = [("clusterrolebinding", _binding_name(node, "renewal"))] if has_rbac(kubectl) else []
+    if proxy:
+        wanted += [("clusterrolebinding", _binding_name(node, "proxy"))] * bool(wanted)
+        wanted.append(("serviceaccount", _account(node)["metadata"]["name"]))
+    return [
+        f"{kind}/{name}"
+        for kind, name in wanted
+        if kubectl.find(kind, name, *([f"--namespace={SYSTEM}"] * (kind == "serviceaccount"))) is None
+    ]
+
+
+def is_left(kubectl: Kubectl, node: str) -> bool:
+    """Whether the cluster has anything that :func:`remove` removes.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    kinds = "clusterrolebindings,serviceaccounts,certificatesigningrequests"
+    return bool(kubectl.run("get", kinds, "--all-namespaces", f"--selector={OURS}={node}", "--output=name").strip())
 
 
 def remove(kubectl: Kubectl, node: str) -> None:
@@ -169,6 +204,14 @@ def has_rbac(kubectl: Kubectl) -> bool:
 def user(node: str) -> str:
     """A node as a user of the API."""
     return f"system:node:{node}"
+
+
+def _serving(kubectl: Kubectl) -> list[dict[str, Any]]:
+    """All requests for serving certificates of kubelets."""
+    rows: list[dict[str, Any]] = kubectl.get(
+        "certificatesigningrequests", f"--field-selector=spec.signerName={SERVING}"
+    )["items"]
+    return rows
 
 
 def _bundle(kubectl: Kubectl, name: str, key: str) -> str:
@@ -226,10 +269,14 @@ def _binding(node: str, purpose: str, role: str, subject: dict[str, str]) -> dic
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"winlab:{purpose}:{node}", "labels": _labels(node)},
+        "metadata": {"name": _binding_name(node, purpose), "labels": _labels(node)},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         "subjects": [{**subject, **group}],
     }
+
+
+def _binding_name(node: str, purpose: str) -> str:
+    return f"winlab:{purpose}:{node}"
 
 
 def _account(node: str) -> dict[str, Any]:

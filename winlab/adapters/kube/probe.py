@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from winlab.adapters.kube import existing, identity
+from winlab.adapters.kube import identity, reading
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.design.clusters.model import Seen, SeenNode
 from winlab.design.cni.model import ConfigMapEntry
@@ -39,16 +39,16 @@ def look(kubectl: Kubectl) -> Seen:
 
     :raises ClusterError: it does not answer, or its answers can't be understood.
     """
-    version = existing.version(kubectl)
+    version = reading.version(kubectl)
     with understood("What the cluster says of itself"):
         rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
-        profile, network = existing.network(kubectl, rows)
+        profile, network = reading.network(kubectl, rows)
         return Seen(
             version=version,
             nodes=tuple(_node(row) for row in kubectl.get("nodes")["items"]),
             daemon_sets={str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows},
             eager=tuple(sorted(str(row["metadata"]["name"]) for row in rows if _is_eager(row))),
-            kubeadm=existing.document(kubectl, KUBEADM) is not None,
+            kubeadm=reading.document(kubectl, KUBEADM) is not None,
             rbac=identity.has_rbac(kubectl),
             profile=profile,
             network=network,

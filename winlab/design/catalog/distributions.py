@@ -1,5 +1,9 @@
-"""The names of the distributions of Kubernetes that labs can have. Imports nothing, so that commands start quickly."""
+"""The names of the distributions of Kubernetes that labs can have. Imports little, so that commands start quickly."""
 
 from __future__ import annotations
 
-DEFAULT = "kubeadm"  # the only one in this version
+from typing import Literal, get_args
+
+DEFAULT = "kubeadm"
+Name = Literal["kubeadm", "k3s"]
+NAMES: tuple[Name, ...] = get_args(Name)

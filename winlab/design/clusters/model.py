@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from winlab.design.system import SystemName
+
 # ok: nothing to do. warning: it works, but you should know. change: something does not work before you change your
 # cluster. refused: workers would do harm, or can't work at all
 Level = Literal["ok", "warning", "change", "refused"]
@@ -87,6 +89,7 @@ class Facts:
     :param kubelets: how it reaches them.
     :param tokens: it accepts bootstrap tokens.
     :param allocates: the controller manager gives each node a pod CIDR.
+    :param proxies: the systems on whose nodes it runs kube-proxy itself, as a DaemonSet.
     """
 
     authorization: str
@@ -99,6 +102,7 @@ class Facts:
     pods: str
     services: str
     port: int
+    proxies: tuple[SystemName, ...] = ("linux",)
 
 
 @dataclass(frozen=True)
@@ -129,7 +133,6 @@ class Kind:
 
     name: str
     facts: Facts
-    joins: bool = False  # this version of winlab can join its clusters, not only check them
     contexts: str = ""  # a regular expression for the whole name of its contexts in a kubeconfig
     profile_file: str = ""  # exists if a context is its; {} stands for the context's name
     admin_files: Sequence[AdminFile] = ()
@@ -141,6 +144,10 @@ class Kind:
     def recognizes(self, seen: Seen) -> bool:
         """Whether this distribution made the cluster."""
         raise NotImplementedError
+
+    def pods(self, seen: Seen) -> str:  # noqa: ARG002 - most publish it in another way
+        """The network of all pods, if only its nodes' annotations say so."""
+        return ""
 
     def findings(self, seen: Seen) -> list[Finding]:  # noqa: ARG002 - most look at it
         """What is particular to it."""

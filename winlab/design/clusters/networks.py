@@ -61,6 +61,11 @@ def is_harmful(daemon_sets: Iterable[str]) -> bool:
     return any(name.startswith("kindnet") for name in daemon_sets)
 
 
+def is_in_agents(seen: Seen) -> bool:
+    """Whether flannel runs in the distribution's own agents: no DaemonSet brings it to other nodes."""
+    return bool(seen.annotation(BACKEND)) and not any("flannel" in name for name in seen.daemon_sets)
+
+
 def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
     if {name for name, _ in backends} == {"host-gw"}:
         return Finding(

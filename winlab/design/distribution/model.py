@@ -1,4 +1,4 @@
-"""The interface of every distribution, and what it is given to render files: the cluster, and a node of it. Pure."""
+"""How machines become nodes, and what makes a control plane; the cluster and its node, for rendering files. Pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.cni.model import ConfigMapEntry
 from winlab.design.contract import Call
-from winlab.design.system import LINUX, System, Taint
+from winlab.design.system import LINUX, System, SystemName, Taint
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class ClusterSettings:
     pod_cidr: str
     service_cidr: str
     domain: str = "cluster.local"
+    dns: str = ""  # the address of its name server
+    proxies: tuple[SystemName, ...] = ("linux",)  # the systems on which it runs kube-proxy itself
     proxy_mode: Literal["nftables", "iptables"] = "nftables"
     preloaded: bool = False  # the images are already in the nodes and are never pulled
     emulated: bool = False
@@ -54,19 +57,15 @@ class Published:
     kubelet: ConfigMapEntry
 
 
-class Distribution(ABC):
-    """One way to make a control plane, and to join nodes to it. Its steps: winlab/steps/distribution/."""
+class Membership(ABC):
+    """One way to make a machine a node of a cluster: what it needs, and what it is given."""
 
-    name: str  # also of its program, for messages
     own_programs: tuple[str, ...]  # those that only it needs, from Kubernetes' source (cmd/); users can replace them
     own_files: tuple[str, ...]  # of Linux nodes, besides what Paths.own has
     services: tuple[str, ...]  # of a Linux node, started before it joins
     control_plane: tuple[str, ...]  # the images that only controllers need
     one_for_all: tuple[str, ...]  # the images that an external cluster already has
-    admin_file: str  # the administrator's kubeconfig on a controller
-    token_group: str  # whose bootstrap tokens let a node request its certificate
-    published: Published
-    renewal: str  # the command that renews a controller's certificates
+    bootstraps: bool  # the kubelet begins with a bootstrap kubeconfig
 
     @abstractmethod
     def programs(self, system: System) -> tuple[tuple[str, str], ...]:
@@ -90,6 +89,27 @@ class Distribution(ABC):
     @abstractmethod
     def windows_call(self, cluster: ClusterSettings, node: Member) -> Call[Any]:
         """The script that makes a prepared Windows node a member, with placeholders for secrets."""
+
+
+class Distribution(Membership):
+    """One way to make a control plane, and to join nodes to it. Its steps: winlab/steps/distribution/."""
+
+    name: str  # also of its program, for messages
+    admin_file: str  # the administrator's kubeconfig on a controller
+    renewal: str  # the command that renews a controller's certificates
+    proxies: tuple[SystemName, ...]  # the systems on whose nodes it runs kube-proxy itself, as a DaemonSet
+    in_pods: bool  # its control plane and kube-proxy run in pods
+    copies: bool  # its administrator can lose all rights: a copy of a lab must refuse that of its origin
+    restarts: tuple[str, ...]  # the programs of a Linux node after whose change its kubelet starts again
+
+    @property
+    def known(self) -> Releases:
+        """Its own parts: their versions, and where they are published. None for those of Kubernetes itself."""
+        return Releases()
+
+    def why_not(self, versions: Versions) -> str:  # noqa: ARG002 - most make a cluster of every version
+        """Why it can't make a cluster of these versions; empty if it can."""
+        return ""
 
 
 def controller_taints(linux_workers: int) -> tuple[Taint, ...] | None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from winlab.design.catalog import distributions
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
 from winlab.design.spec.proxy import Proxy
@@ -44,6 +45,7 @@ OF_THE_CLUSTER: Mapping[str, tuple[str, str]] = {
     "profile": ("network.cni", "the pods' network can't be replaced under running pods"),
     "pod_cidr": ("kubernetes.pod_cidr", "nodes and pods have addresses of the old one"),
     "service_cidr": ("kubernetes.service_cidr", "services and the API server's certificate have addresses of it"),
+    "made_with": ("kubernetes.distribution", "it made the cluster"),
     "source": ("kubernetes.source", "programs of running nodes are swapped by 'winlab push'"),
 }
 SECRET = frozenset({"product_key"})
@@ -295,7 +297,7 @@ def _proxy(proxy: Proxy | None) -> str:
 
 
 def _usual(name: str, value: Any) -> Any:
-    usual = {"reach": "internet", "tainted": True}  # lasting() leaves them out
+    usual = {"reach": "internet", "tainted": True, "made_with": distributions.DEFAULT}  # lasting() leaves them out
     return usual.get(name) if value is None else value
 
 

@@ -9,6 +9,9 @@ from winlab.design import cni
 from winlab.design.catalog import recipes, versions
 from winlab.design.cni import checks, compatible
 from winlab.design.cni.model import NodeNetwork, PodNetwork
+from winlab.design.cni.routed import Routed
+from winlab.design.distribution import known
+from winlab.design.distribution.model import Distribution
 from winlab.design.plan import addresses
 from winlab.design.plan.model import ClusterPlan, windows_releases
 from winlab.errors import UsageError
@@ -32,8 +35,10 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     """
     releases = windows_releases(nodes)
     profile = spec.network.cni or _suggested(nodes) or (WITH_WINDOWS if releases else LINUX_ALONE)
-    wanted = spec.kubernetes.version or _newest(versions.get().minor, releases, profile)
+    distribution = known.BY_NAME[spec.kubernetes.distribution]
+    wanted = spec.kubernetes.version or _newest(versions.get().minor, releases, profile, distribution)
     chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
+    _check_distribution(spec, distribution, chosen)
     for release in releases:
         compatible.check(chosen, release, None, profile)
     _check_rehearsal(nodes, profile)
@@ -56,7 +61,7 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
     every = [inner, outer, *(address for node in controllers for address in (node.address, node.floating))]
     return ClusterPlan(
         versions=chosen,
-        components=cni.get(profile).known.of(chosen.minor),
+        components=cni.get(profile).known.of(chosen.minor) | distribution.known.of(chosen.minor),
         profile=profile,
         pod_cidr=pods.pod_cidr,
         service_cidr=pods.service_cidr,
@@ -66,7 +71,31 @@ def decide(spec: Spec, nodes: Sequence[NodePlan], router: str, external_cidr: st
         external=f"{outer}:{API_PORT}",
         names=tuple(dict.fromkeys(every)),
         source=spec.kubernetes.source,
+        proxies=distribution.proxies,
+        made_with=distribution.name,
     )
+
+
+def _check_distribution(spec: Spec, distribution: Distribution, chosen: versions.Versions) -> None:
+    """Check that the distribution can make a cluster as the spec asks for.
+
+    :raises UsageError: it can't.
+    """
+    name = distribution.name
+    if spec.kubernetes.source is not None and not distribution.in_pods:
+        raise UsageError(
+            f"{name} can't run a control plane from kubernetes.source.",
+            why=f"Its control plane is in its own program, which winlab takes as {name} publishes it.",
+            cure=f"Leave out kubernetes.source, or kubernetes.distribution. Your own build of {name} can replace the "
+            "program on nodes that run: 'winlab push'.",
+        )
+    if why := distribution.why_not(chosen):
+        able = [row.name for row in versions.load().combinations if not distribution.why_not(row)]
+        raise UsageError(
+            f"{name} can't make a cluster with Kubernetes {chosen.kubernetes}.",
+            why=why,
+            cure=f"Set kubernetes.version to one of {', '.join(able)}, or leave it out.",
+        )
 
 
 def version_note(spec: Spec, plan: Plan) -> str | None:
@@ -74,7 +103,11 @@ def version_note(spec: Spec, plan: Plan) -> str | None:
     if plan.kubernetes is None:
         return None
     chosen, profile, releases = plan.cluster.versions, plan.cluster.profile, windows_releases(plan.members)
-    if spec.kubernetes.version is not None or not compatible.held_back(chosen, releases, profile):
+    if spec.kubernetes.version is not None:
+        return None
+    if why := plan.cluster.distribution.why_not(versions.get()):
+        return f"Using Kubernetes {chosen.kubernetes} (not {versions.get().kubernetes}). {why}"
+    if not compatible.held_back(chosen, releases, profile):
         return None
     systems = " and ".join(f"Windows Server {release}" for release in releases)
     return (
@@ -101,7 +134,13 @@ def decide_joined(
 
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
+    if spec.kubernetes.distribution != known.DEFAULT.name:
+        raise UsageError(
+            f"kubernetes.distribution is {spec.kubernetes.distribution}, but the cluster exists already.",
+            cure="Leave it out: nodes join whatever made the cluster.",
+        )
     profile = _joined_profile(spec, nodes, foreign)
+    _check_joined_profile(profile, nodes, foreign)
     releases = windows_releases(nodes)
     wanted = spec.kubernetes.version or _not_newer(foreign, releases, profile)
     chosen = versions.get(wanted, allow_untested=spec.kubernetes.untested)
@@ -131,12 +170,18 @@ def decide_joined(
         external=foreign.external,
         names=(),
         source=spec.kubernetes.source,
+        proxies=foreign.proxies,
     )
 
 
-def _newest(minor: int, releases: Sequence[str], profile: str) -> str | None:
-    """The name of the newest combination up to 1.*minor* that works with the releases of Windows and the profile."""
+def _newest(
+    minor: int, releases: Sequence[str], profile: str, distribution: Distribution = known.DEFAULT
+) -> str | None:
+    """The name of the newest combination up to 1.*minor* that the distribution has, and that works with the releases
+    of Windows and the profile."""
     row = compatible.newest(minor, releases, profile)
+    while row is not None and distribution.why_not(row):
+        row = compatible.newest(row.minor - 1, releases, profile)
     return None if row is None else row.name
 
 
@@ -174,6 +219,27 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
         )
     _check_rehearsal(nodes, profile)
     return profile
+
+
+def _check_joined_profile(profile: str, nodes: Sequence[NodePlan], foreign: ForeignCluster) -> None:
+    """Check that the cluster gives its nodes what the profile connects pods by.
+
+    :raises UsageError: it does not.
+    """
+    routed = isinstance(cni.get(profile), Routed)
+    if routed and not foreign.allocates:
+        raise UsageError(
+            f"The cluster gives its nodes no pod networks, which {profile} needs.",
+            why=f"The controller manager of {foreign.kind} runs without --allocate-node-cidrs.",
+            cure="Apply Calico with VXLAN in the cluster and leave network.cni out; or start its controller manager "
+            f"with --allocate-node-cidrs=true --cluster-cidr={foreign.pod_cidr}.",
+        )
+    if not routed and foreign.in_agents and any(node.system.name == "linux" for node in nodes):
+        raise UsageError(
+            "Nothing in that cluster would connect the pods of a Linux node of this lab.",
+            why=f"The agents of {foreign.kind} do that on its own nodes, and it has no DaemonSet for it.",
+            cure="Add --set network.cni=l3, and set routes to the nodes' pods; or leave Linux nodes to its own agent.",
+        )
 
 
 def _suggested(nodes: Sequence[NodePlan]) -> str | None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from winlab.design.distribution import known
-from winlab.design.distribution.model import Distribution
+from winlab.design.system import SystemName
 
 HTTPS = 443
 
@@ -15,10 +14,11 @@ HTTPS = 443
 class ForeignCluster:
     """What is known about an external cluster.
 
-    ``advertised`` is the URL of the API server that the cluster publishes for its nodes, which use no other. ``server``
-    is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
-    CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
-    found. ``distribution`` is what made it.
+    ``advertised`` is the URL of the API server that nodes use: the one that the cluster publishes, if it does.
+    ``server`` is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is
+    the cluster's CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note``
+    says what was found. ``kind`` is what made it. ``proxies`` are the systems on whose nodes it runs kube-proxy itself.
+    With ``allocates`` it gives each node a pod CIDR; with ``in_agents`` its own agents connect pods, and no DaemonSet.
     """
 
     server: str
@@ -32,7 +32,10 @@ class ForeignCluster:
     cni: str | None
     cni_note: str
     nodes: tuple[str, ...]
-    distribution: Distribution = known.DEFAULT
+    kind: str = "other"
+    proxies: tuple[SystemName, ...] = ("linux",)
+    allocates: bool = True
+    in_agents: bool = False
 
     @property
     def endpoint(self) -> str:

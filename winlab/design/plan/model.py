@@ -13,15 +13,16 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from winlab.design.catalog import distributions
 from winlab.design.catalog.versions import Versions
 from winlab.design.distribution import known
-from winlab.design.distribution.model import Distribution
+from winlab.design.distribution.model import Distribution, Membership
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts, SiteFacts
 from winlab.design.plan.kept import Kept, KeptNode
 from winlab.design.plan.stock import Material, Template
 from winlab.design.spec.proxy import Proxy
-from winlab.design.system import LINUX, WINDOWS, System
+from winlab.design.system import LINUX, WINDOWS, System, SystemName
 from winlab.errors import NotFoundError
 
 POOL_LABEL = "winlab.internal/pool"  # of Kubernetes' nodes, where a lab has several pools or an add-on's
@@ -240,6 +241,7 @@ class WindowsNode(_Node):
 
 
 NodePlan: TypeAlias = LinuxNode | WindowsNode
+PROXIES: tuple[SystemName, ...] = ("linux",)  # most clusters have a DaemonSet kube-proxy
 
 
 class ClusterPlan(_Model):
@@ -247,7 +249,7 @@ class ClusterPlan(_Model):
 
     ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
     certificate; an external cluster has none. ``source`` is a checkout of Kubernetes to build from, in place of the
-    published version.
+    published version. ``proxies`` are the systems on whose nodes the cluster itself runs kube-proxy.
     """
 
     versions: Versions
@@ -261,6 +263,8 @@ class ClusterPlan(_Model):
     external: str
     names: tuple[str, ...]
     source: Path | None = None
+    proxies: tuple[SystemName, ...] = Field(default=PROXIES, exclude_if=lambda value: value == PROXIES)
+    made_with: str = Field(default=distributions.DEFAULT, exclude_if=lambda value: value == distributions.DEFAULT)
 
     @property
     def made(self) -> bool:
@@ -269,12 +273,22 @@ class ClusterPlan(_Model):
 
     @property
     def distribution(self) -> Distribution:
-        """What its control plane is made with. This version has one, so plans do not record it."""
-        return known.DEFAULT
+        """What its control plane is made with."""
+        return known.BY_NAME[self.made_with]
+
+    @property
+    def membership(self) -> Membership:
+        """How nodes become members of it."""
+        return self.distribution if self.made else known.EXTERNAL
+
+    @property
+    def identifies(self) -> bool:
+        """Whether winlab asks for its workers' certificates and accounts: they don't bootstrap themselves."""
+        return not self.membership.bootstraps
 
     @property
     def releases(self) -> dict[str, str]:
-        """Every version by name: Kubernetes' and its companions', and those of the CNI profile's parts."""
+        """Every version by name: Kubernetes' and its companions', the distribution's and the CNI profile's parts."""
         return {**self.versions.by_name, **self.components}
 
     def lasting(self) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from winlab.design import addon, system
 from winlab.design import node_files as rules
 from winlab.design.addon import PlannedLab, PlannedNode
-from winlab.design.distribution.known import DISTRIBUTIONS
+from winlab.design.distribution.known import MEMBERSHIPS
 from winlab.design.node_files import NodeFile, RegistryValue
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.errors import HostError, UsageError
 
-OWN = tuple(path for distribution in DISTRIBUTIONS for path in distribution.own_files)
+OWN = tuple(path for one in MEMBERSHIPS for path in one.own_files)
 CURE = "Change the add-on's settings, or leave it out; if neither helps, its authors must change it."
 
 

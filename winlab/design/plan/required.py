@@ -79,7 +79,7 @@ def node_images(plan: Plan, *, controller: bool) -> list[str]:
     names = [image.reference for image in _images(plan, LINUX) if "/agnhost:" not in image.reference]
     if controller:
         return names
-    theirs = plan.cluster.distribution.control_plane
+    theirs = plan.cluster.membership.control_plane
     return [name for name in names if not any(f"/{part}:" in name for part in theirs)]
 
 
@@ -115,7 +115,9 @@ def builds(plan: Plan) -> list[GoBuild]:
 def _extensions(plan: Plan) -> list[Releases]:
     if plan.kubernetes is None:
         return []
-    return [cni.get(plan.cluster.profile).known, *(addon.registry()[row.name].load() for row in plan.addons)]
+    cluster = plan.cluster
+    own = [cluster.distribution.known, cni.get(cluster.profile).known]
+    return [*own, *(addon.registry()[row.name].load() for row in plan.addons)]
 
 
 def optional(artifact: Artifact) -> bool:
@@ -133,14 +135,14 @@ def _is_pause(image: ContainerImage) -> bool:
 
 
 def _programs(plan: Plan, system: System) -> tuple[Program, ...]:
-    versions = plan.cluster.versions.by_name
+    versions = plan.cluster.releases
     own = [
         artifact
         for row in plan.addons
         for artifact in row.artifacts
         if isinstance(artifact, Program) and artifact.os == system.name
     ]
-    rows = plan.cluster.distribution.programs(system)
+    rows = plan.cluster.membership.programs(system)
     return (*(Program(name, versions[component], system.name) for name, component in rows), *own)
 
 
@@ -150,11 +152,11 @@ def _plugins(plan: Plan, system: System) -> tuple[Program, ...]:
 
 
 def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
-    versions, distribution = plan.cluster.versions.by_name, plan.cluster.distribution
+    versions, membership = plan.cluster.versions.by_name, plan.cluster.membership
     own = [
         ContainerImage(f"{REGISTRY}/{name}:{versions[component]}", system.name)
-        for name, component in distribution.images(system)
-        if not (plan.joins and name in distribution.one_for_all)
+        for name, component in membership.images(system)
+        if not (plan.joins and name in membership.one_for_all)
     ]
     if plan.joins:  # the cluster itself decides the versions of everything else that runs there
         return tuple(own)

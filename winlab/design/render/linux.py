@@ -32,14 +32,14 @@ class LinuxFiles(NodeFiles):
 
     def prepare(self) -> contract.Prepare:
         """Install everything that the node needs before it joins."""
-        plan, distribution = self._plan, self._plan.cluster.distribution
-        texts = distribution.linux_files(cluster(plan), member(plan, self._node))
+        plan, membership = self._plan, self._plan.cluster.membership
+        texts = membership.linux_files(cluster(plan), member(plan, self._node))
         own = {path: contract.NodeFile(text) for path, text in texts.items()}
         own |= proxy.containerd_files(plan) | proxy.login_files(plan, self._node)
         more = node_files.given(plan.addons, plan, self._node).files
         return contract.Prepare(
             files=own | {file.path: contract.NodeFile(file.text, file.mode, file.owner) for file in more},
-            services=list(distribution.services),
+            services=list(membership.services),
             images=required.node_images(plan, controller=self._node.role == "controller"),
         )
 
@@ -55,7 +55,7 @@ class LinuxFiles(NodeFiles):
         plan, node = self._plan, self._node
         yield self.prepare()
         first = node == next((other for other in plan.nodes if other.role == "controller"), None)
-        yield plan.cluster.distribution.linux_call(cluster(plan), member(plan, node), first=first)
+        yield plan.cluster.membership.linux_call(cluster(plan), member(plan, node), first=first)
         yield self.cni(share)
         if (own := routes(plan, node, shares)) is not None:
             yield own

@@ -31,6 +31,8 @@ def cluster(plan: Plan) -> ClusterSettings:
         pod_cidr=plan.cluster.pod_cidr,
         service_cidr=plan.cluster.service_cidr,
         domain=plan.cluster.domain,
+        dns=plan.cluster.dns,
+        proxies=plan.cluster.proxies,
         proxy_mode=cni.get(plan.cluster.profile).proxy_mode,
         preloaded=True,
         emulated=any(one.accelerator != "kvm" for one in plan.hypervisors.values()),

@@ -58,9 +58,9 @@ class WindowsFiles(NodeFiles):
 
     def kubelet(self) -> contract.Kubelet:
         """The kubelet, as a service."""
-        return contract.Kubelet(
-            command=kubelet.windows_command(self._plan.cluster.versions, member(self._plan, self._node))
-        )
+        own, cluster_ = member(self._plan, self._node), self._plan.cluster
+        command = kubelet.windows_command(cluster_.versions, own, bootstraps=cluster_.membership.bootstraps)
+        return contract.Kubelet(command=command)
 
     def cni(self, share: NodeNetwork) -> contract.Cni:
         """The node's CNI configuration."""
@@ -98,8 +98,9 @@ class WindowsFiles(NodeFiles):
         if given.files or given.registry:
             yield given
         yield self.kubelet()
-        yield plan.cluster.distribution.windows_call(cluster(plan), member(plan, node))
+        yield plan.cluster.membership.windows_call(cluster(plan), member(plan, node))
         yield self.cni(share)
-        yield self.proxy(share, KUBECONFIG)
+        if node.os not in plan.cluster.proxies:
+            yield self.proxy(share, KUBECONFIG)
         if (own := routes(plan, node, shares)) is not None:
             yield own

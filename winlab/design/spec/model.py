@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, PrivateAttr, field_validator, model_valida
 
 from winlab.design import system as systems
 from winlab.design.addon import ByName
+from winlab.design.catalog import distributions
 from winlab.design.cni import ProfileName
 from winlab.design.spec import addon_pools, hosts, networks, paths
 from winlab.design.spec.fields import LINUX, Model, of, option
@@ -52,6 +53,11 @@ class Controllers(Model):
 class Kubernetes(Model):
     """Which Kubernetes, from the combinations that are known to be good (images/kubernetes/known-good.yaml)."""
 
+    distribution: distributions.Name = option(
+        distributions.DEFAULT,
+        "What the control plane is made with (docs/distributions.md)",
+        example=distributions.NAMES[1],
+    )
     version: str | None = option(
         None,
         "Version of Kubernetes, such as 1.36 or v1.36.3; compatibility is checked before anything is touched",

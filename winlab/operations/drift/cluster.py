@@ -1,4 +1,4 @@
-"""The cluster, as its API server shows it: every node present and Ready, and routes to their pods."""
+"""The cluster, as its API server shows it: every node present and Ready, what external clusters have for it, routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from winlab.adapters.kube import diagnose
+from winlab.adapters.kube import diagnose, identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
@@ -59,6 +59,43 @@ def _register(run: Run, node: NodePlan, progress: Progress) -> None:
     if own.condition().joined:
         progress.say("restarting the kubelet")
         own.restart_kubelet()
+
+
+def identities(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """What a cluster must have so that its nodes keep their certificates and their kube-proxy, if winlab made these."""
+    run = subject.run
+    if not subject.cluster or not run.plan.cluster.identifies:
+        return
+    try:
+        kubectl = Kubectl.of(run.folder)
+        for node in subject.nodes:
+            if node.is_member and node.role == "worker":
+                yield from _identity(run, node, kubectl)
+    except WinlabError:
+        return  # members says that the API server does not answer
+
+
+def _identity(run: Run, node: NodePlan, kubectl: Kubectl) -> Iterator[Finding]:
+    proxy = node.os not in run.plan.cluster.proxies
+    if gone := identity.missing(kubectl, node.name, proxy=proxy):
+        there, mendable = ", ".join(gone), node.system.hns or not any("proxy" in one for one in gone)
+        action = (
+            "made again" if mendable else f"'winlab node rebuild {node.name}': kube-proxy there needs another token"
+        )
+        drift = Drift("cluster", node.name, "identity", "roles, account", f"gone: {there}", action, mendable=mendable)
+        yield Finding(drift, partial(_identify, run, node, proxy), tier=Tier.CLUSTER)
+    if identity.serving_requests(kubectl, node.name, [node.address])[0]:
+        drift = Drift(
+            "cluster", node.name, "serving certificate", "approved", "waits for approval", "approved", mendable=True
+        )
+        yield Finding(drift, None, (READY,), tier=Tier.CLUSTER)
+
+
+def _identify(run: Run, node: NodePlan, proxy: bool, progress: Progress) -> None:
+    """Let a node renew its certificate again, and give its kube-proxy another token."""
+    identity.allow_renewal(Kubectl.of(run.folder), node.name)
+    if proxy and node.system.hns:
+        systems.of(run, node).start("kube-proxy", progress)
 
 
 def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:

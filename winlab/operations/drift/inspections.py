@@ -28,6 +28,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("node", nodes.guests),
     ("node", clocks.clocks),
     ("cluster", cluster.members),
+    ("cluster", cluster.identities),
     ("cluster", cluster.routes),
     ("cluster", cluster.names),
 )

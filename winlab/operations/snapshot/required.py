@@ -39,6 +39,14 @@ def require_renewable(snapshot: Snapshot) -> None:
 
     :raises ConflictError: they can't.
     """
+    plan = snapshot.plan
+    if plan.kubernetes is not None and not plan.cluster.distribution.copies:
+        raise ConflictError(
+            f"A copy of '{snapshot.id}' can't get its own credentials.",
+            why=f"Its cluster was made by {plan.cluster.distribution.name}, whose administrator can't lose its rights: "
+            "the kubeconfig of the lab would be an administrator's of the copy, too.",
+            cure="Leave --fresh-credentials out if that is no harm.",
+        )
     if not snapshot.memory:
         raise ConflictError(
             f"A copy of '{snapshot.id}' can't get its own credentials: it is off.",

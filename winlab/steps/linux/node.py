@@ -22,7 +22,7 @@ def steps(run: Run, node: LinuxNode) -> list[Step]:
 
     Controllers become members by :func:`winlab.steps.control_plane.steps`.
     """
-    join = [known.of(run).join(node, _controllers_joined(run))] if node.role == "worker" else []
+    join = [known.membership(run).join(node, _controllers_joined(run))] if node.role == "worker" else []
     return [_prepare(run, node), *join, _cni(run, node)]
 
 

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Literal, TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.kube import authority, identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
 from winlab.design import cni, contract
@@ -73,7 +72,6 @@ UNDER_WAY = (1115, 1190)
 # still come, the next script says that a restart is pending, and Windows is restarted again
 MOVED = 120.0
 CONFIG = r"C:\Program Files\containerd\config.toml"
-PROXY_TOKEN_LIFE = "8760h"  # noqa: S105 - a year: longer than labs live
 
 
 def steps(run: Run, node: WindowsNode) -> list[Step]:
@@ -130,8 +128,10 @@ def condition(run: Run, node: WindowsNode) -> Condition:
         facts = there.run(contract.WindowsStatus())
     services: dict[str, Service | Literal["stale"]] = {"containerd": facts.containerd.service}
     if facts.kubelet.joined:
-        stale = facts.proxy.stale and facts.proxy.service == "running"
-        services |= {"kubelet": facts.kubelet.service, "kube-proxy": "stale" if stale else facts.proxy.service}
+        services["kubelet"] = facts.kubelet.service
+        if node.os not in run.plan.cluster.proxies:
+            stale = facts.proxy.stale and facts.proxy.service == "running"
+            services["kube-proxy"] = "stale" if stale else facts.proxy.service
     changed = _Worker(run, node).changed(facts) if facts.kubelet.joined else {}
     return Condition(services, facts.kubelet.joined, changed)
 
@@ -265,7 +265,7 @@ class _Worker:
         self.do(there, contract.Binaries(), progress)
 
     def has_binaries(self, facts: WindowsFacts) -> bool:
-        names = (*self.run.plan.cluster.distribution.own_programs, "kubelet", "kube-proxy")
+        names = (*self.run.plan.cluster.membership.own_programs, "kubelet", "kube-proxy")
         all_there = facts.binaries.keys() >= {f"{name}.exe" for name in names}
         return all_there and facts.installed_from == facts.cd
 
@@ -304,7 +304,7 @@ class _Worker:
         return facts.kubelet.command == self.files.kubelet().command
 
     def join(self, there: NodeScripts, progress: Progress) -> None:
-        known.of(self.run).join_windows(self.node, lambda call: self.do(there, call, progress), progress)
+        known.membership(self.run).join_windows(self.node, lambda call: self.do(there, call, progress), progress)
 
     def has_joined(self, facts: WindowsFacts) -> bool:
         return facts.kubelet.joined
@@ -318,8 +318,10 @@ class _Worker:
         return pod_network.same_files(facts.cni, self.files.cni(own).files)
 
     def proxy(self, there: NodeScripts, progress: Progress) -> None:
+        if self.is_proxied:
+            return
         own = pod_network.await_share(self.run, self.node, progress)
-        call = self.files.proxy(own, self._proxy_kubeconfig())
+        call = self.files.proxy(own, joining.proxy_kubeconfig(self.run, self.node))
         if call.source_endpoint:
             self._await_endpoint(there, call.source_endpoint, progress)
         self.do(there, call, progress)
@@ -357,20 +359,17 @@ class _Worker:
 
         controllers.until(self.run, look, progress, give_up, stall=limit, poll=ENDPOINT_POLL)
 
+    @property
+    def is_proxied(self) -> bool:
+        """Whether the external cluster itself runs kube-proxy on Windows nodes."""
+        return self.node.os in self.run.plan.cluster.proxies
+
     def has_proxy(self, facts: WindowsFacts) -> bool:
+        if self.is_proxied:
+            return True
         command = kube_proxy.command(self.run.plan.cluster.versions)
         same = facts.proxy.command == command and not facts.proxy.stale
         return facts.proxy.service == "running" and same
-
-    def _proxy_kubeconfig(self) -> str:
-        """A kubeconfig with the token of kube-proxy's service account, and no other right."""
-        kubectl, endpoint = Kubectl.of(self.run.folder), self.run.plan.cluster.endpoint
-        if self.run.plan.joins:  # only some clusters have an account of that name
-            token = identity.proxy_token(kubectl, self.node.name, PROXY_TOKEN_LIFE)
-        else:
-            account = ("kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}")
-            token = kubectl.run("create", "token", *account).strip()
-        return authority.with_token(joining.authority(self.run), endpoint, "kube-proxy", token)
 
     def _await(self, there: NodeScripts, progress: Progress, what: str, met: Callable[[WindowsFacts], bool]) -> None:
         """Wait until the guest answers and *met* holds; give up when it shows no activity for too long."""

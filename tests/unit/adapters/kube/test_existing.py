@@ -11,15 +11,15 @@ import yaml
 from certificates import CA
 from lab_fakes import Api
 
-from winlab.adapters.kube import existing, tokens
-from winlab.design.distribution import known
+from winlab.adapters.kube import existing, probe, tokens
 from winlab.design.plan.existing import ForeignCluster
-from winlab.errors import ClusterError, NotFoundError, UsageError
+from winlab.errors import ClusterError, UsageError
 
 GROUP = "system:bootstrappers:kubeadm:default-node-token"
 PIN = "sha256:b1930b1a81cfd32c6c3fc1dc9f28285a314ad8875f645140a6755a396b7d485d"
 KUBEADM = {"networking": {"podSubnet": "fd00::/64,10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}
 KUBELET = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
+RIGHTS = "true " * len(probe.RIGHTS)
 FLANNEL = {"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}
 
 
@@ -33,12 +33,17 @@ def info(server: str = "https://192.0.2.10:6443") -> dict[str, Any]:
 
 
 def daemon_sets(*names: str) -> dict[str, Any]:
-    return {"items": [{"metadata": {"name": name, "namespace": "net"}} for name in names]}
+    spec = {"template": {"spec": {}}}
+    return {"items": [{"metadata": {"name": name, "namespace": "net"}, "spec": spec} for name in names]}
 
 
 def api(**changes: Any) -> Api:
     answers = {
-        "version": {"serverVersion": {"gitVersion": "v1.35.2+k3s1"}},
+        "version": {"serverVersion": {"gitVersion": "v1.35.2"}},
+        "get configmap kube-root-ca.crt": {"metadata": {"name": "x"}, "data": {"ca.crt": CA}},
+        "get configmap extension-apiserver-authentication": {"metadata": {"name": "x"}, "data": {"client-ca-file": CA}},
+        "get endpointslices": {"items": []},
+        "create --filename": RIGHTS,
         "get configmap cluster-info": info(),
         "get configmap kubeadm-config": config_map("ClusterConfiguration", KUBEADM),
         "get configmap kubelet-config": config_map("kubelet", KUBELET),
@@ -119,6 +124,7 @@ def test_the_facts() -> None:
         cni="flannel-vxlan",
         cni_note="flannel with vxlan, VNI 4096, port 4789",
         nodes=("cp", "node-1"),
+        kind="kubeadm",
     )
     assert (found.endpoint, found.minor) == ("192.0.2.10:6443", 35)
 
@@ -189,7 +195,7 @@ def test_a_server_without_a_port_has_that_of_https() -> None:
     assert (found.endpoint, found.external) == ("cp.example:443", "192.0.2.5:443")
     assert existing.problems(found, "10.77.0.0/24", [], 35) == []
     found = existing.read(api(**{"get configmap cluster-info": info("https://cp.example")}), "192.0.2.5:6443")
-    assert "can't replace it" in existing.problems(found, "10.77.0.0/24", [], 35)[0]
+    assert (found.endpoint, found.external) == ("192.0.2.5:6443", "192.0.2.5:6443")  # DNS says nothing of ports
 
 
 def test_a_server_with_an_ipv6_address_is_out_of_reach() -> None:
@@ -205,12 +211,6 @@ def test_a_server_that_is_not_a_url(server: str) -> None:
         existing.read(api(**{"get configmap cluster-info": info(server)}))
 
 
-@pytest.mark.parametrize("name", ["cluster-info", "kubeadm-config", "kubelet-config"])
-def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
-    with pytest.raises(NotFoundError, match="not made by kubeadm"):
-        existing.read(api(**{f"get configmap {name}": ""}))
-
-
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
@@ -221,10 +221,15 @@ def test_a_cluster_that_kubeadm_did_not_make(name: str) -> None:
             UsageError,
             "no IPv4 service network",
         ),
+        (
+            {"get configmap kubeadm-config": config_map("ClusterConfiguration", {"networking": ["x"]})},
+            ClusterError,
+            "can't be understood",
+        ),
         ({"version": ClusterError("kubectl failed", why="refused")}, ClusterError, "refused"),
         ({"version": {}}, ClusterError, "does not report its version"),
         ({"version": {"serverVersion": {"gitVersion": "v2"}}}, ClusterError, "can't parse"),
-        ({"auth can-i": ClusterError("no")}, ClusterError, "may not create a bootstrap token"),
+        ({"create --filename": RIGHTS.replace("true", "false", 1)}, ClusterError, "may not ask for certificates"),
     ],
 )
 def test_unreadable_answers(changes: dict[str, Any], error: type[Exception], says: str) -> None:
@@ -281,9 +286,6 @@ def test_a_suitable_cluster_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("server", "cidr", "name", "minor", "says"),
     [
-        ("https://127.0.0.1:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
-        ("https://localhost:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
-        ("https://[::1]:6443", "10.77.0.0/24", "w", 35, "means the machine itself"),
         ("https://10.77.0.11:6443", "10.77.0.0/24", "w", 35, "is in the lab's own network"),
         ("https://c.example:6443", "10.244.7.0/24", "w", 35, "pod network 10.244.0.0/16"),
         ("https://c.example:6443", "10.100.0.0/24", "w", 35, "service network 10.96.0.0/12"),
@@ -302,21 +304,112 @@ def test_unsuitable_clusters(server: str, cidr: str, name: str, minor: int, says
     assert refused.value.why == problems[0]
 
 
+@pytest.mark.parametrize("server", ["127.0.0.1:6443", "localhost:6443", "[::1]:6443", "0.0.0.0:6443"])
+def test_a_given_address_of_each_machine_itself_is_refused(server: str) -> None:
+    (problem,) = existing.problems(existing.read(api(), server), "10.77.0.0/24", ["w"], 35)
+    assert "means the machine itself" in problem
+
+
 @pytest.mark.parametrize(
-    ("advertised", "server"),
+    ("advertised", "server", "endpoint"),
     [
-        ("https://192.0.2.10:6443", "203.0.113.5:6443"),  # kubeadm continues with the address
-        ("https://cp.example:6443", "203.0.113.5:7443"),  # DNS says nothing of ports
-        ("https://cp.example:6443", "other.example:6443"),
-        ("https://localhost:6443", "203.0.113.5:6443"),
+        ("https://192.0.2.10:6443", "203.0.113.5:6443", "203.0.113.5:6443"),
+        ("https://cp.example:6443", "other.example:6443", "other.example:6443"),
+        ("https://localhost:6443", "203.0.113.5:6443", "203.0.113.5:6443"),
+        ("https://cp.example:6443", "203.0.113.5:6443", "cp.example:6443"),  # by the lab's DNS
     ],
 )
-def test_kubeadm_continues_with_the_advertised_server(advertised: str, server: str) -> None:
+def test_nodes_use_the_given_address(advertised: str, server: str, endpoint: str) -> None:
     found = existing.read(api(**{"get configmap cluster-info": info(advertised)}), server)
-    (problem,) = existing.problems(found, "10.77.0.0/24", [], 35)
-    assert "kubeadm uses that address" in problem
-    assert advertised in problem
+    assert (found.endpoint, found.external) == (endpoint, server)
 
 
-def test_the_authority_is_that_of_the_nodes() -> None:
-    assert existing.authority(api(), known.DEFAULT) == CA
+# -- a cluster that publishes nothing for nodes
+
+SLICE = {
+    "metadata": {"name": "kubernetes"}, "addressType": "IPv4", "ports": [{"port": 6443}],
+    "endpoints": [{"addresses": ["192.0.2.10"]}],
+}  # fmt: skip
+NOTHING = {
+    f"get configmap {name}": "" for name in ("cluster-info", "kubeadm-config", "kubelet-config", "kube-flannel-cfg")
+}
+ARGUMENTS = '["server","--cluster-cidr","10.77.128.0/17"]'
+
+
+def k3s(*nodes: dict[str, Any], **changes: Any) -> Api:
+    answers = {
+        **NOTHING,
+        "version": {"serverVersion": {"gitVersion": "v1.35.2+k3s1"}},
+        "get daemonsets": daemon_sets(),
+        "get endpointslices": {"items": [SLICE]},
+        "get nodes": {"items": list(nodes) or [{"metadata": {"name": "server"}, "spec": {"podCIDR": "10.42.3.0/24"}}]},
+        "get servicecidrs": {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": ["10.43.0.0/16"]}},
+        "get services": {"items": [service("kube-dns", "10.43.0.10")]},
+    }
+    return api(**{**answers, **changes})
+
+
+def test_every_conformant_control_plane_says_enough() -> None:
+    found = existing.read(k3s(), own="127.0.0.1:6443")
+    assert (found.server, found.advertised) == ("https://192.0.2.10:6443", "https://192.0.2.10:6443")
+    assert (found.pod_cidr, found.service_cidr) == ("10.42.0.0/16", "10.43.0.0/16")
+    assert (found.dns, found.domain, found.kind) == ("10.43.0.10", "cluster.local", "k3s")
+    assert (found.proxies, found.allocates, found.in_agents) == ((), True, False)
+
+
+def test_the_kubeconfig_s_own_address_is_preferred() -> None:
+    assert existing.read(k3s(), own="192.0.2.99:6443").endpoint == "192.0.2.99:6443"
+
+
+def test_without_an_address_for_nodes_one_is_asked_for() -> None:
+    nowhere = k3s(**{"get endpointslices": {"items": []}})
+    with pytest.raises(UsageError, match="no address") as caught:
+        existing.read(nowhere, own="localhost:6443")
+    assert "--server" in caught.value.cure
+
+
+def test_before_service_cidrs_the_refusal_of_an_address_names_their_network() -> None:
+    refusal = "Invalid value: The range of valid IPs is 10.43.0.0/16"
+    changes = {
+        "get servicecidrs": ClusterError("no", why="no such resource"),
+        "create --dry-run": ClusterError("no", why=refusal),
+    }
+    assert existing.read(k3s(**changes)).service_cidr == "10.43.0.0/16"
+
+
+def test_a_running_kubelet_says_which_name_server_and_domain_it_has() -> None:
+    own = {"kubeletconfig": {"clusterDNS": ["10.43.0.53"], "clusterDomain": "their.domain"}}
+    found = existing.read(k3s(**{"get --raw=/api/v1/nodes/server/proxy/configz": own}))
+    assert (found.dns, found.domain) == ("10.43.0.53", "their.domain")
+
+
+@pytest.mark.parametrize(
+    ("node", "changes", "pods"),
+    [
+        ({}, {"get configmap kube-proxy": config_map("config.conf", {"clusterCIDR": "10.1.0.0/16"})}, "10.1.0.0/16"),
+        ({}, {"get ippools": {"items": [{"metadata": {"name": "p"}, "spec": {"cidr": "10.2.0.0/16"}}]}}, "10.2.0.0/16"),
+        ({"metadata": {"name": "a", "annotations": {"k3s.io/node-args": ARGUMENTS}}}, {}, "10.77.128.0/17"),
+        ({"spec": {"podCIDR": "10.99.7.0/24"}}, {}, "10.99.0.0/16"),
+        ({"spec": {}}, {}, "10.42.0.0/16"),
+    ],
+)
+def test_the_pods_network_is_found(node: dict[str, Any], changes: dict[str, Any], pods: str) -> None:
+    assert existing.read(k3s({"metadata": {"name": "a"}, **node}, **changes)).pod_cidr == pods
+
+
+def test_flannel_in_the_agents_is_seen() -> None:
+    annotated = {"name": "a", "annotations": {"flannel.alpha.coreos.com/backend-type": "vxlan"}}
+    assert existing.read(k3s({"metadata": annotated})).in_agents
+    assert not existing.read(
+        k3s({"metadata": annotated}, **{"get daemonsets": daemon_sets("kube-flannel-ds")})
+    ).in_agents
+
+
+def test_microk8s_allocates_no_pod_cidrs() -> None:
+    found = existing.read(
+        k3s(
+            {"metadata": {"name": "a", "labels": {"microk8s.io/cluster": "true"}}},
+            version={"serverVersion": {"gitVersion": "v1.35.2"}},
+        )
+    )
+    assert (found.kind, found.allocates, found.proxies) == ("microk8s", False, ())

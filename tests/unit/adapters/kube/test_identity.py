@@ -183,3 +183,27 @@ def test_everything_is_removed_by_the_node_s_name() -> None:
     assert [line.split()[1] for line, _ in api.asked] == [
         "clusterrolebindings", "serviceaccounts", "certificatesigningrequests",
     ]  # fmt: skip
+
+
+def test_what_is_missing_is_named() -> None:
+    roles = {"get clusterrole ": {"metadata": {"name": "system:node-proxier"}}}
+    gone = ["clusterrolebinding/winlab:renewal:win-1", "clusterrolebinding/winlab:proxy:win-1"]
+    account = "serviceaccount/winlab-kube-proxy-win-1"
+    assert identity.missing(Api(roles), "win-1", proxy=True) == [*gone, account]
+    assert identity.missing(Api(roles), "win-1", proxy=False) == gone[:1]
+    assert identity.missing(Api({}), "win-1", proxy=True) == [account]  # without roles nothing is bound
+    there = {"metadata": {"name": "x"}}
+    whole = Api({**roles, "get clusterrolebinding ": there, "get serviceaccount ": there})
+    assert identity.missing(whole, "win-1", proxy=True) == []
+
+
+def test_what_is_left_is_seen() -> None:
+    assert identity.is_left(Api({"get clusterrolebindings,": "clusterrolebinding/winlab:renewal:win-1\n"}), "win-1")
+    assert not identity.is_left(Api({"get clusterrolebindings,": ""}), "win-1")
+
+
+def test_a_kubelet_that_asked_is_known_however_that_was_decided() -> None:
+    row = {"metadata": {"name": "csr-1"}, "spec": {"username": "system:node:win-1"}, "status": {"conditions": [{}]}}
+    api = Api({"get certificatesigningrequests": {"items": [row]}})
+    assert identity.has_asked_to_serve(api, "win-1")
+    assert not identity.has_asked_to_serve(api, "win-2")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from lab_fakes import Api
 
-from winlab.adapters.kube import existing
 from winlab.adapters.kube.kubectl import understood
 from winlab.errors import ClusterError
 
@@ -81,14 +80,6 @@ def test_other_lists_are_refused(answer: dict[str, Any]) -> None:
 def test_a_container_s_state_is_that_of_kubernetes(state: Any) -> None:
     with pytest.raises(ClusterError):
         Api({"get": {"items": [changed(POD, "status.containerStatuses.0.state", state)]}}).get("pods")
-
-
-def test_an_external_cluster_with_malformed_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(existing, "_info", lambda *_: ("https://192.0.2.1:6443", "CA"))
-    monkeypatch.setattr(existing, "_require_rights", lambda _kubectl: None)
-    monkeypatch.setattr(existing, "_document", lambda *_: {"networking": ["x"]})
-    with pytest.raises(ClusterError, match="can't be understood"):
-        existing.read(Api({"version": {"serverVersion": {"gitVersion": "v1.36.3"}}}))
 
 
 def test_only_errors_of_such_documents_are_translated() -> None:

@@ -31,16 +31,19 @@ SEEN = {
     "k0s": Seen(f"{VERSION}+k0s", (node(),)),
     "other": Seen(VERSION, (node(image="Talos (v1.13.0)"),)),
 }
-COLUMNS = "authorization restricts two_cas verifies kubelets tokens allocates pods services port"
+LINUX, BOTH = ("linux",), ("linux", "windows")
+COLUMNS = "authorization restricts two_cas verifies kubelets tokens allocates pods services port proxies"
 # as the projects' sources have it; in tests/integration/test_identity.py control planes run with these flags
 TABLE = {
-    "kubeadm": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/12", 6443),
-    "kind": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/16", 6443),
-    "minikube": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/12", 8443),
-    "k3s": ("Node,RBAC", True, True, True, "tunnel", True, True, "10.42.0.0/16", "10.43.0.0/16", 6443),
-    "rke2": ("Node,RBAC", True, True, True, "tunnel", True, True, "10.42.0.0/16", "10.43.0.0/16", 6443),
-    "microk8s": ("AlwaysAllow", False, False, True, "direct", False, False, "10.1.0.0/16", "10.152.183.0/24", 16443),
-    "k0s": ("Node,RBAC", True, False, True, "agents", True, True, "10.244.0.0/16", "10.96.0.0/12", 6443),
+    "kubeadm": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/12", 6443, LINUX),
+    "kind": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/16", 6443, LINUX),
+    "minikube": ("Node,RBAC", True, False, False, "direct", True, True, "10.244.0.0/16", "10.96.0.0/12", 8443, LINUX),
+    "k3s": ("Node,RBAC", True, True, True, "tunnel", True, True, "10.42.0.0/16", "10.43.0.0/16", 6443, ()),
+    "rke2": ("Node,RBAC", True, True, True, "tunnel", True, True, "10.42.0.0/16", "10.43.0.0/16", 6443, ()),
+    "microk8s": (
+        "AlwaysAllow", False, False, True, "direct", False, False, "10.1.0.0/16", "10.152.183.0/24", 16443, (),
+    ),
+    "k0s": ("Node,RBAC", True, False, True, "agents", True, True, "10.244.0.0/16", "10.96.0.0/12", 6443, BOTH),
 }  # fmt: skip
 
 
@@ -84,7 +87,7 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
     [
         (SEEN["kubeadm"], "distribution", "ok", "kubeadm"),
         (SEEN["kind"], "distribution", "ok", "kind"),
-        (SEEN["k3s"], "distribution", "refused", "joins only those"),
+        (SEEN["k3s"], "distribution", "ok", "k3s, v1.36.1+k3s1, 1 nodes"),
         (replace(SEEN["kubeadm"], **FIT), "pod network", "ok", "calico-vxlan"),
         (SEEN["kubeadm"], "pod network", "change", "can't tell"),
         (replace(SEEN["kubeadm"], daemon_sets={"cilium": "kube-system"}), "pod network", "change", "Cilium"),

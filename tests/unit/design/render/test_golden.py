@@ -11,21 +11,22 @@ from pathlib import Path
 import guard
 import plans
 import pytest
-from cases import CASES
+from cases import CASES, OTHERS
 from lxml import etree
 
 from winlab.design.render import folder
 from winlab.design.render.templates import expand
 
 GOLDEN = Path(__file__).parent / "golden"
+EVERY = CASES | OTHERS
 SCRIPTS = ("bootstrap.ps1", "beacon.ps1", "pe.cmd")  # the same for all nodes
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_files_match_the_recorded_ones(
     name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    facts, source, changes = CASES[name]
+    facts, source, changes = EVERY[name]
     made = folder.files(plans.make(facts, source, *changes), expand)
     base = GOLDEN / name
     if request.config.getoption("--regenerate"):
@@ -48,9 +49,9 @@ def _write(base: Path, made: dict[str, bytes]) -> None:
     guard.base = guarded
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 def test_no_secret_is_rendered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    facts, source, changes = CASES[name]
+    facts, source, changes = EVERY[name]
     for path, content in folder.files(plans.make(facts, source, *changes), expand).items():
         assert b"PRIVATE KEY" not in content, path
 
@@ -60,7 +61,7 @@ def test_domain_xml_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = Path("/usr/share/libvirt/schemas/domain.rng")
     assert schema.exists(), "libvirt's schemas are missing"
     relaxng = etree.RelaxNG(etree.parse(str(schema)))
-    for facts, source, changes in CASES.values():
+    for facts, source, changes in EVERY.values():
         for path, content in folder.files(plans.make(facts, source, *changes), expand).items():
             if path.endswith("domain.xml"):
                 relaxng.assertValid(etree.fromstring(content))

@@ -17,8 +17,8 @@ from winlab.design.distribution import known
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError
 from winlab.steps import control_plane
+from winlab.steps.distribution import access
 from winlab.steps.distribution.kubeadm import administrator, credentials
-from winlab.steps.distribution.kubeadm import control_plane as kubeadm
 
 
 class Voice:
@@ -85,7 +85,7 @@ def played_controller(monkeypatch: pytest.MonkeyPatch, told: list[str]) -> runs.
         def run(self, call: Call[R], *_args: object) -> R:
             return answers.result(call, {})
 
-    monkeypatch.setattr(kubeadm, "_await_api", lambda *_: None)
+    monkeypatch.setattr(access, "_await_api", lambda *_: None)
     return runs.run(plans.make(plans.TCG, "1-0-1"), guest=Guest())
 
 

@@ -102,7 +102,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Node], tuple[Step, list[
         call = contract.Proxy(command="c", kubeconfig="k", config="winkernel:\n", source_endpoint="Calico_ep")
         monkeypatch.setattr(pod_network, "await_share", lambda *_: own)
         monkeypatch.setattr(WindowsFiles, "proxy", lambda *_: call)
-        monkeypatch.setattr(windows_node._Worker, "_proxy_kubeconfig", lambda _: "k")
+        monkeypatch.setattr(windows_node.joining, "proxy_kubeconfig", lambda *_: "k")
         told: list[Any] = []
 
         def get(*_: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class K0s(Kind):
         pods="10.244.0.0/16",
         services="10.96.0.0/12",
         port=6443,
+        proxies=("linux", "windows"),
     )
     needs = "a cluster made with 'spec.network.provider: calico' and at least one Linux worker"
 

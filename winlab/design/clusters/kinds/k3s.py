@@ -6,7 +6,7 @@ import json
 
 from winlab.design.clusters.model import AdminFile, Containers, Facts, Finding, Kind, Seen
 
-TUNNEL = "--egress-selector-mode"
+TUNNEL, PODS = "--egress-selector-mode", "--cluster-cidr"
 
 
 class K3s(Kind):
@@ -27,6 +27,7 @@ class K3s(Kind):
         pods="10.42.0.0/16",
         services="10.43.0.0/16",
         port=6443,
+        proxies=(),
     )
     needs = "egress-selector-mode disabled on every server; flannel with VNI 4096 and port 4789, or host-gw, or Calico"
     flannel_cure = (
@@ -41,6 +42,10 @@ class K3s(Kind):
     def recognizes(self, seen: Seen) -> bool:
         """By its version."""
         return self.suffix in seen.version
+
+    def pods(self, seen: Seen) -> str:
+        """By its servers' flag."""
+        return next(filter(None, (flag(words_of(one), PODS) for one in seen.annotation(self.arguments))), "")
 
     def findings(self, seen: Seen) -> list[Finding]:
         """Whether logs and exec can reach a kubelet that does not run its agent."""

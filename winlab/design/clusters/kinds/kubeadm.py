@@ -11,7 +11,6 @@ class Kubeadm(Kind):
     """See :class:`winlab.design.clusters.model.Kind`."""
 
     name = "kubeadm"
-    joins = True
     contexts = "kubernetes-admin@.+"
     admin_files: Sequence[AdminFile] = (AdminFile("/etc/kubernetes/admin.conf", "root"),)
     facts = Facts(

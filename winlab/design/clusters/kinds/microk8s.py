@@ -27,6 +27,7 @@ class Microk8s(Kind):
         pods="10.1.0.0/16",
         services="10.152.183.0/24",
         port=16443,
+        proxies=(),
     )
     rbac_cure = "microk8s enable rbac"
     needs = "'microk8s enable rbac'; strict affinity and the Windows DaemonSet of its Calico, which is fit otherwise"

@@ -20,6 +20,7 @@ class Kubeadm(Distribution):
     services = ("containerd", "kubelet")
     control_plane = required.CONTROL_PLANE
     one_for_all = required.ONE_FOR_ALL
+    bootstraps = True
     admin_file = "/etc/kubernetes/admin.conf"
     # kubeadm's constant NodeBootstrapTokenAuthGroup; it binds to it the right to request a node's certificate
     token_group = "system:bootstrappers:kubeadm:default-node-token"  # noqa: S105 - the name of a group
@@ -29,6 +30,10 @@ class Kubeadm(Distribution):
         kubelet=ConfigMapEntry("kube-system", "kubelet-config", "kubelet"),
     )
     renewal = "kubeadm certs renew all"
+    proxies = ("linux",)
+    in_pods = True
+    copies = True
+    restarts = ("kubelet", "containerd")
 
     def programs(self, system: System) -> tuple[tuple[str, str], ...]:
         """See the interface."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import yaml
 
+from winlab.design.distribution import leases
+from winlab.design.distribution.kubelet import RESOLV_CONF
 from winlab.design.distribution.model import ClusterSettings, Member
 
 API = "kubeadm.k8s.io/v1beta4"
-RESOLV_CONF = "/run/systemd/resolve/resolv.conf"  # not systemd-resolved's stub on 127.0.0.53: CoreDNS would ask itself
 TOKEN_LIFE = "2h0m0s"  # noqa: S105 - as long as kubeadm keeps the certificates for further controllers
 # Measured times on one emulated CPU, with a margin for a busy host
 SLOW_TIMEOUTS = {
@@ -28,16 +29,6 @@ SLOW_TIMEOUTS = {
 }
 # etcd flushes its writes here, too: after a power cut one with unsafe-no-fsync can't open its database any more
 SLOW_ETCD = {"heartbeat-interval": "500", "election-timeout": "5000"}
-# A leader that can't renew its lease within 10 s exits, and a starved CPU is often that late. Without leader
-# election the controller manager exits, too, if the API server does not answer 10 s after its start
-SLOW_LEASE = {
-    "leader-elect-lease-duration": "60s",
-    "leader-elect-renew-deadline": "45s",
-    "leader-elect-retry-period": "5s",
-}
-# If it does exit, the next start must not wait for its own old lease. Alpha, which is acceptable in a lab
-RELEASE_LEASE = {"feature-gates": "ControllerManagerReleaseLeaderElectionLockOnExit=true"}
-RELEASE_LEASE_SINCE = 36  # the minor version
 SLOW_IGNORED = ["NumCPU", "Mem"]
 PATCHES = "/etc/kubernetes/patches"
 # By kubeadm's settings the kubelet probes etcd, API server and scheduler every second, and kills them after 80 s
@@ -172,10 +163,10 @@ def _cluster(cluster: ClusterSettings) -> dict[str, Any]:
     }
     if cluster.emulated:
         row["encryptionAlgorithm"] = "ECDSA-P256"  # RSA keys take an emulated CPU a minute
-        release = RELEASE_LEASE if versions.minor >= RELEASE_LEASE_SINCE else {}
+        slow = leases.slow(versions)
         row |= {
-            "controllerManager": {"extraArgs": _arguments(SLOW_LEASE | release)},
-            "scheduler": {"extraArgs": _arguments(SLOW_LEASE)},
+            "controllerManager": {"extraArgs": _arguments(slow["kube-controller-manager"])},
+            "scheduler": {"extraArgs": _arguments(slow["kube-scheduler"])},
         }
     return row
 

@@ -12,6 +12,7 @@ from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.lab_folder import LabFolder
+from winlab.steps.distribution import access
 from winlab.steps.distribution.kubeadm import administrator, control_plane, workers
 
 
@@ -27,7 +28,7 @@ class KubeadmSteps:
 
     def access(self, node: LinuxNode) -> Step:
         """The step that takes the credentials from the controller's admin.conf."""
-        return control_plane.access(self._run, node)
+        return access.step(self._run, node)
 
     def renew_administrator(self, fresh: LabFolder, after: Iterable[State]) -> Step:
         """The step that gives kubeadm's ClusterRoleBinding to another group."""

@@ -1,4 +1,4 @@
-"""The steps that make a control plane by kubeadm: the first controller, this host's kubeconfig, further controllers."""
+"""The steps that make a control plane by kubeadm: the first controller, and further ones."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import secrets
 from dataclasses import replace
 from functools import partial
 
-from winlab.adapters.kube import authority, kubeconfig, reduced, tokens
-from winlab.adapters.kube.kubectl import Kubectl
+from winlab.adapters.kube import tokens
 from winlab.design import contract
 from winlab.design.distribution.kubeadm import calls
 from winlab.design.plan.model import LinuxNode
@@ -15,15 +14,11 @@ from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
-from winlab.engine.wait import Met, Waiting
-from winlab.errors import ClusterError, GuestError, UsageError, logs
 from winlab.events import Progress
-from winlab.steps import again, controllers
+from winlab.steps import again
 from winlab.steps.distribution.kubeadm import administrator, credentials
 from winlab.steps.distribution.kubeadm.running import is_joined, run_kubeadm
-from winlab.steps.states import API, INITIALISED, KUBECTL, MEMBER, PREPARED
-
-API_SILENCE = 180.0  # seconds on hardware without anything new from an API server whose controller answers
+from winlab.steps.states import INITIALISED, MEMBER, PREPARED
 
 
 def init(run: Run, node: LinuxNode) -> Step:
@@ -36,70 +31,6 @@ def init(run: Run, node: LinuxNode) -> Step:
 
     reaches, after = INITIALISED(run.lab, node.name), [PREPARED(run.lab, node.name)]
     return Step(reaches, work, run.asks(node, is_joined), after, usual=run.pace.usual(45))
-
-
-def access(run: Run, node: LinuxNode) -> Step:
-    """The step that writes this host's kubeconfig, with the credentials from the first controller."""
-    distribution = run.plan.cluster.distribution
-
-    def work(progress: Progress) -> None:
-        progress.say(f"reading {distribution.admin_file}")
-        with run.node(node) as there:
-            text = there.execute(["sudo", "cat", distribution.admin_file])
-        identity = reduced.identity(text, node.name, distribution)
-        _require_same_authority(run, node, identity)
-        plan = run.plan
-        own = kubeconfig.for_lab(identity, plan.lab, plan.cluster.external, plan.network.external_cidr)
-        run.folder.write(run.folder.kubeconfig, own)
-        _await_api(run, progress)
-
-    def done() -> bool:
-        return run.folder.has(run.folder.kubeconfig) and Kubectl.of(run.folder).answers()
-
-    after = [INITIALISED(run.lab, node.name), KUBECTL(run.lab)]
-    return Step(API(run.lab), work, done, after, also=[MEMBER(run.lab, node.name)], usual=2)
-
-
-def _require_same_authority(run: Run, node: LinuxNode, told: reduced.Identity) -> None:
-    """Check that the cluster's CA is still the one in the kubeconfig that was read after kubeadm's init.
-
-    :raises GuestError: it is another one.
-    """
-    try:
-        held = frozenset(authority.key_hashes(authority.authority(run.folder.kubeconfig).encode()))
-    except UsageError:
-        return  # none is held
-    if told.keys != held:
-        raise GuestError(
-            f"'{node.name}' shows another CA than the cluster had before.",
-            why=f"It was {', '.join(sorted(held))}; now it is {', '.join(sorted(told.keys))}.",
-            cure="If you made the cluster's CA anew yourself, remove the kubeconfig from the lab's folder. If not, "
-            "somebody took over the node: destroy the lab and create it again.",
-            evidence=str(run.folder.kubeconfig),
-        )
-
-
-def _await_api(run: Run, progress: Progress) -> None:
-    """Wait until the API server answers, which takes a while after its controller restarted.
-
-    :raises ClusterError: it does not answer.
-    """
-    where = run.plan.cluster.external
-
-    def look() -> Met[None] | Waiting:
-        rows = Kubectl.of(run.folder).unready()
-        return Met(None) if rows is None else Waiting(f"waiting for the API server at {where}", rows)
-
-    def give_up(_: Waiting) -> ClusterError:
-        return ClusterError(
-            f"The API server at {where} does not answer.",
-            why="Its controller runs, and kubeadm has set it up.",
-            cure="Run the same command again; or destroy the lab and create it again.",
-            evidence=f"{logs('controller-1', run.lab)}; "
-            f"winlab exec controller-1 --lab {run.lab} -- sudo ctr -n k8s.io tasks ls",
-        )
-
-    controllers.until(run, look, progress, give_up, stall=run.pace.usual(API_SILENCE))
 
 
 def join(run: Run, node: LinuxNode, before: State) -> Step:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from winlab.adapters.kube import tokens
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.distribution.kubeadm import Kubeadm
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.engine.run import Run
 from winlab.steps import joining
@@ -19,5 +20,5 @@ def lent(run: Run, certificate_key: str | None = None) -> Iterator[JoinCredentia
     :param certificate_key: with which a controller decrypts the shared certificates.
     :raises ClusterError: the API server does not answer.
     """
-    with tokens.lent(Kubectl.of(run.folder), run.plan.cluster.distribution.token_group) as token:
+    with tokens.lent(Kubectl.of(run.folder), Kubeadm.token_group) as token:
         yield JoinCredentials(token, (tokens.ca_hash(joining.authority(run)),), certificate_key)

@@ -18,20 +18,12 @@ from winlab.steps.distribution.kubeadm import credentials
 from winlab.steps.distribution.kubeadm.running import is_joined, run_kubeadm, while_late
 from winlab.steps.states import MEMBER, PREPARED
 
-# kubeadm uses the server that the cluster advertises, regardless of the one that it was given (k8s.io/kubernetes,
-# cmd/kubeadm/app/discovery/discovery.go). Go programs query with EDNS, and OVN's DNS (23.03) leaves such queries to the
-# lab's name servers
-HOSTS = 'read -r line && { grep -qxF "$line" /etc/hosts || echo "$line" >>/etc/hosts; }'
-
 
 def linux(run: Run, node: LinuxNode, before: State) -> Step:
     """The step of a Linux worker."""
 
     def work(progress: Progress) -> None:
         with credentials.lent(run) as own, run.node(node) as there:
-            if run.plan.alias is not None:
-                name, address = run.plan.alias
-                there.execute(["sudo", "sh", "-c", HOSTS], f"{address} {name}\n".encode())
             call = calls.join(nodes.cluster(run.plan), nodes.member(run.plan, node), own)
             run_kubeadm(there, call, progress, again.is_on(run, node))
 

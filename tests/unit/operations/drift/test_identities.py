@@ -1,0 +1,96 @@
+"""What an external cluster must have so that a lab's nodes keep their certificates."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import plans
+import pytest
+import runs
+from certificates import CA
+
+from winlab.adapters.kube import identity
+from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design import spec
+from winlab.design.plan import make as plan
+from winlab.design.plan.existing import ForeignCluster
+from winlab.errors import ClusterError
+from winlab.events import Quiet
+from winlab.operations.drift import cluster
+from winlab.operations.drift.model import Finding, Subject
+from winlab.steps.states import READY
+
+CLUSTER = ForeignCluster(
+    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
+    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
+    cni_note="Calico with VXLAN", nodes=("cp",), kind="k3s", proxies=(),
+)  # fmt: skip
+
+
+@pytest.fixture
+def there(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """What is missing and waiting in the cluster, and what was done."""
+    state = SimpleNamespace(missing=[], waiting=[], did=[])
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda *_: None))
+    monkeypatch.setattr(identity, "missing", lambda _kubectl, _node, *, proxy: state.missing if proxy else [])
+    monkeypatch.setattr(identity, "serving_requests", lambda *_: (state.waiting, []))
+    monkeypatch.setattr(identity, "allow_renewal", lambda _kubectl, node: state.did.append(f"renewal {node}"))
+    own = SimpleNamespace(start=lambda service, _progress: state.did.append(f"start {service}"))
+    monkeypatch.setattr(cluster.systems, "of", lambda *_: own)
+    return state
+
+
+def findings(*changes: str, external: bool = True) -> list[Finding]:
+    wanted = spec.load("1-1-1", changes)
+    made = plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), CLUSTER if external else None)
+    subject: Any = Subject(runs.run(made), made.nodes, True, False)
+    return list(cluster.identities(subject, Quiet()))
+
+
+def test_nothing_is_missing(there: SimpleNamespace) -> None:
+    assert findings("workers.os=windows-2022") == []
+    there.missing = ["clusterrolebinding/winlab:renewal:node-1"]
+    assert findings("workers.os=windows-2022", external=False) == []  # its own cluster binds the group of all nodes
+
+
+def test_what_is_gone_is_made_again_and_kube_proxy_gets_another_token(there: SimpleNamespace) -> None:
+    there.missing = ["serviceaccount/winlab-kube-proxy-node-1"]
+    (found,) = findings("workers.os=windows-2022")
+    assert (found.drift.what, found.drift.mendable) == ("identity", True)
+    assert found.drift.actual == "gone: serviceaccount/winlab-kube-proxy-node-1"
+    assert found.repair is not None
+    found.repair(Quiet())
+    assert there.did == ["renewal node-1", "start kube-proxy"]
+
+
+def test_a_linux_node_needs_a_rebuild_for_another_token(there: SimpleNamespace) -> None:
+    there.missing = ["serviceaccount/winlab-kube-proxy-node-1"]
+    (found,) = findings("workers.os=debian-13")
+    assert (found.drift.mendable, "winlab node rebuild node-1" in found.drift.action) == (False, True)
+    there.missing = ["clusterrolebinding/winlab:renewal:node-1"]
+    (found,) = findings("workers.os=debian-13")
+    assert found.drift.mendable
+
+
+def test_a_renewed_serving_certificate_is_approved(there: SimpleNamespace) -> None:
+    there.waiting = ["csr-7"]
+    (found,) = findings("workers.os=windows-2022")
+    assert (found.drift.what, found.steps) == ("serving certificate", (READY,))
+
+
+def test_a_cluster_that_does_not_answer_is_another_inspection_s_matter(
+    there: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_args: object, **_how: object) -> None:
+        raise ClusterError("away")
+
+    monkeypatch.setattr(identity, "missing", refuse)
+    assert findings("workers.os=windows-2022") == []
+
+
+def test_only_workers_of_a_lab_s_own_cluster_have_an_identity_of_winlab_s(there: SimpleNamespace) -> None:
+    """k3s makes those of controllers, and its cluster binds no group of nodes."""
+    there.missing = ["clusterrolebinding/winlab:renewal:node-1"]
+    own = findings("workers.os=windows-2022", "kubernetes.distribution=k3s", external=False)
+    assert [found.drift.node for found in own] == ["node-1"]
