@@ -234,7 +234,7 @@ def _check_joined_profile(profile: str, nodes: Sequence[NodePlan], foreign: Fore
             cure="Apply Calico with VXLAN in the cluster and leave network.cni out; or start its controller manager "
             f"with --allocate-node-cidrs=true --cluster-cidr={foreign.pod_cidr}.",
         )
-    if not routed and foreign.in_agents and any(node.system.name == "linux" for node in nodes):
+    if not routed and foreign.in_agents and any(not node.system.hns for node in nodes):
         raise UsageError(
             "Nothing in that cluster would connect the pods of a Linux node of this lab.",
             why=f"The agents of {foreign.kind} do that on its own nodes, and it has no DaemonSet for it.",

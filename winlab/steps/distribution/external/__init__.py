@@ -25,7 +25,7 @@ from winlab.events import Progress
 from winlab.steps import again, controllers, joining
 from winlab.steps.states import MEMBER, PREPARED
 
-SIGNING_SILENCE = 120.0  # seconds for the cluster's controller manager, which is no guest of the lab
+SIGNING_SILENCE = 120.0  # seconds for the cluster's controller manager, which is not a guest of the lab
 SERVING_SILENCE = 300.0  # seconds on hardware for a kubelet to register its node
 
 
