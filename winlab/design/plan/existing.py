@@ -12,13 +12,27 @@ HTTPS = 443
 
 
 @dataclass(frozen=True)
+class LocalBridge:
+    """A bridge of this host that nodes of an external cluster are on, such as a container network's.
+
+    ``address`` is the host's own on it, and ``cidr`` the network that it is in.
+    """
+
+    name: str
+    cidr: str
+    address: str
+
+
+@dataclass(frozen=True)
 class ForeignCluster:
     """What is known about an external cluster.
 
     ``advertised`` is the URL of the API server that the cluster publishes for its nodes, which use no other. ``server``
     is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
     CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
-    found. ``distribution`` is what made it.
+    found. ``distribution`` is what made it. ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them
+    has routes to the others' pods by their addresses, which is possible in one network alone. ``bridge`` is the one that
+    they are on, if workers are to be attached to it.
     """
 
     server: str
@@ -33,6 +47,9 @@ class ForeignCluster:
     cni_note: str
     nodes: tuple[str, ...]
     distribution: Distribution = known.DEFAULT
+    addresses: tuple[str, ...] = ()
+    on_link: bool = False
+    bridge: LocalBridge | None = None
 
     @property
     def endpoint(self) -> str:

@@ -21,6 +21,7 @@ from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require, system
 
 Reach = Literal["internet", "labs", "all"]
+Attachment = Literal["nat", "routed", "attached"]
 
 
 class Controllers(Model):
@@ -116,7 +117,31 @@ class Network(Model):
         otherwise="chosen by the lab's name",
         example=3,
     )
+    attachment: Attachment = option(
+        "nat",
+        "How workers of an external cluster and its nodes reach each other: nat: the lab's router translates; routed: "
+        "it does not, towards the cluster; attached: they are in the same network, a container's or libvirt's on this "
+        "host (docs/attachment.md)",
+        example="attached",
+    )
+    routed: tuple[str, ...] = option(
+        (),
+        "The cluster's networks towards which nothing is translated, if the attachment is routed",
+        otherwise="the addresses of its nodes, and its pods",
+        example=["192.0.2.0/24"],
+    )
     proxy: Proxy = Proxy()
+
+    @field_validator("routed")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.IPv4Network(network)) for network in value)
+
+    @model_validator(mode="after")
+    def _routed_is_used(self) -> Network:
+        if self.routed and self.attachment != "routed":
+            raise ValueError("network.routed: it counts only with network.attachment routed")
+        return self
 
     @field_validator("cidr")
     @classmethod
