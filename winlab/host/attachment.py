@@ -70,6 +70,8 @@ def _ensure(name: str, known: HostFacts, record: Record, progress: Progress) -> 
         _compute_checksums(outside)
         run(["ip", "link", "set", outside, "master", name, "up"], timeout=20)
         run(["ip", "link", "set", inside, "up"], timeout=20)
+        # Open vSwitch may still have the port of a card that was removed
+        fabric.vsctl("--if-exists", "del-port", bridge, inside)
     fabric.vsctl("--may-exist", "add-port", bridge, inside)
     fabric.map_bridge(physical(name), bridge)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from winlab import settings
 from winlab.design.plan.facts import HostFacts, Way
@@ -34,6 +34,11 @@ def rules(ways: Mapping[str, Way]) -> str:
 def _pairs(ways: Mapping[str, Way]) -> list[tuple[str, str]]:
     """A lab's network and one of its cluster's, as nft lists them: a single address has no prefix."""
     return [(lab, network.removesuffix("/32")) for lab, way in ways.items() for network in way.networks]
+
+
+def command(lab: str, router: str, networks: Iterable[str]) -> str:
+    """The command by which root has this host carry a lab's packets from and to these networks."""
+    return f"sudo winlab host route {lab} --via {router} " + " ".join(f"--for {one}" for one in networks)
 
 
 def check(lab: str, way: Way, known: HostFacts) -> None:
@@ -89,16 +94,18 @@ def remove(lab: str) -> None:
         run(["ip", "route", "del", lab, "dev", BRIDGE], check=False, timeout=20)
 
 
-def trouble(lab: str, router: str, networks: Sequence[str], known: HostFacts) -> str:
-    """Why this host does not carry packets between a lab and its cluster, as a sentence; empty if it does. Any user."""
+def trouble(lab: str, router: str, nodes: Iterable[str], known: HostFacts) -> str:
+    """Why this host does not carry packets between a lab and its cluster, as a sentence; empty if it does. Any user.
+
+    :param nodes: the addresses of the cluster's nodes.
+    """
     if not settings.network_is_here():
         return ""
     if _seen(lab) != router:
         return f"This host has no route to {lab} by {router}"
-    way = known.ways.get(lab)
-    if way is None or not set(networks) <= set(way.networks):
-        return f"This host's firewall does not let through what {', '.join(networks)} send to {lab}"
-    return ""
+    networks = [ipaddress.IPv4Network(one) for one in known.ways[lab].networks] if lab in known.ways else []
+    closed = [one for one in nodes if not any(ipaddress.IPv4Address(one) in network for network in networks)]
+    return f"This host's firewall does not let through what {', '.join(closed)} send to {lab}" if closed else ""
 
 
 def _seen(lab: str) -> str:

@@ -15,10 +15,11 @@ from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Finding, Reach, Seen
 from winlab.design.plan import addresses
 from winlab.design.plan.existing import HTTPS
+from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Progress
-from winlab.operations import join
+from winlab.operations import attachment, join
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.steps.payload import Origin
@@ -88,10 +89,13 @@ def check(
             return probe.look(kubectl)
 
     seen = one_step("look at the cluster", look, tell, usual=10)
-    own = server or urlsplit(documents.from_yaml(admin)["clusters"][0]["cluster"]["server"]).netloc
-    candidates = (one for one in (own, *seen.endpoints) if not one.startswith(LOOPBACK))
+    named = server or urlsplit(documents.from_yaml(admin)["clusters"][0]["cluster"]["server"]).netloc
+    candidates = (one for one in (named, *seen.endpoints) if not one.startswith(LOOPBACK))
     reach = one_step("try the API server's addresses", partial(_tried, candidates, spec), tell, usual=2)
-    rows = verdict.findings(seen, spec.network.cidr, _router(site, lab, spec), reach)
+    nodes = [one for node in seen.nodes for one in node.addresses if "." in one]
+    pods = [node.pod_cidr for node in seen.nodes if "." in node.pod_cidr]
+    own = partial(attachment.ends, spec, lab, _facts(site), _router(site, lab, spec), nodes, pods)
+    rows = verdict.findings(seen, one_step("try the cluster's nodes", lambda _: own(), tell, usual=2), reach)
     return ClusterVerdict(known.of(seen).name, seen.version, tuple(rows))
 
 
@@ -107,6 +111,13 @@ def _tried(candidates: Iterable[str], spec: Spec, progress: Progress) -> list[Re
         except (OSError, ValueError) as error:
             found.append(Reach(address, str(error)))
     return found
+
+
+def _facts(site: Site) -> HostFacts:
+    try:
+        return site.host_facts
+    except WinlabError:  # the host is not set up yet
+        return HostFacts()
 
 
 def _router(site: Site, lab: str, spec: Spec) -> str:

@@ -422,7 +422,7 @@ def test_a_program_that_a_kubeconfig_names_is_noted_before_it_runs(
 def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Path] = []
 
-    def read(kubectl: Kubectl, server: str) -> ForeignCluster:
+    def read(kubectl: Kubectl, server: str, *, attached: bool) -> ForeignCluster:
         assert kubectl.kubeconfig.read_text() == "secret"
         assert kubectl.kubeconfig.stat().st_mode & 0o777 == 0o600
         assert kubectl.kubeconfig.parent.parent == folder.path
@@ -447,7 +447,7 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(join.shutil, "which", lambda _name: None)
     monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
-    monkeypatch.setattr(join.existing, "read", lambda kubectl, _server: kubectl.program)
+    monkeypatch.setattr(join.existing, "read", lambda kubectl, _server, **_: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
     assert join.look_at(LabFolder("lab"), "", "", made, Origin(), _voice()) == Path("/fetched/kubectl")
     assert asked == ["v1.35.4"]

@@ -32,11 +32,14 @@ VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
 OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubernetes.io/releases/version-skew-policy
 
 
-def read(kubectl: Kubectl, server: str = "", distribution: Distribution = known.DEFAULT) -> ForeignCluster:
+def read(
+    kubectl: Kubectl, server: str = "", distribution: Distribution = known.DEFAULT, *, attached: bool = False
+) -> ForeignCluster:
     """Read a cluster's facts. Changes nothing.
 
     :param server: host:port of the advertised API server, if the lab's nodes can't resolve its name.
     :param distribution: what the cluster is expected to be made with.
+    :param attached: the lab's nodes will be in the network of the cluster's.
     :raises NotFoundError: it was not.
     :raises ClusterError: it does not answer, or these credentials may not make tokens.
     :raises UsageError: *server* is not the URL of an API server, the cluster has no IPv4 network, or a worker would
@@ -48,20 +51,24 @@ def read(kubectl: Kubectl, server: str = "", distribution: Distribution = known.
     with understood(
         "The configuration of the cluster", f"Is this a cluster that {distribution.name} made? {UNDERSTAND}"
     ):
-        return _read(kubectl, server, number[0], distribution)
+        return _read(kubectl, server, number[0], distribution, attached=attached)
 
 
-def _read(kubectl: Kubectl, server: str, version: str, distribution: Distribution) -> ForeignCluster:
+def _read(
+    kubectl: Kubectl, server: str, version: str, distribution: Distribution, *, attached: bool
+) -> ForeignCluster:
     advertised, ca = _info(kubectl, distribution)
     networking = _document(kubectl, distribution.published.cluster, distribution).get("networking") or {}
     kubelet = _document(kubectl, distribution.published.kubelet, distribution)
     services = _ipv4(networking.get("serviceSubnet"), "service", distribution)
     rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
-    if networks.is_harmful(str(row["metadata"]["name"]) for row in rows):
+    kindnet = networks.is_kindnet(str(row["metadata"]["name"]) for row in rows)
+    if kindnet and not attached:
         raise UsageError(
             "A worker would break the cluster's own network.", why=networks.KINDNET.says, cure=networks.KINDNET.cure
         )
     profile, note = network(kubectl, rows)
+    nodes = kubectl.get("nodes")["items"]
     return ForeignCluster(
         server=_url(server) if server else advertised,
         advertised=advertised,
@@ -73,9 +80,18 @@ def _read(kubectl: Kubectl, server: str, version: str, distribution: Distributio
         domain=str(kubelet.get("clusterDomain") or networking.get("dnsDomain") or "cluster.local").lower().rstrip("."),
         cni=profile,
         cni_note=note,
-        nodes=tuple(str(row["metadata"]["name"]) for row in kubectl.get("nodes")["items"]),
+        nodes=tuple(str(row["metadata"]["name"]) for row in nodes),
         distribution=distribution,
+        addresses=tuple(filter(None, map(internal, nodes))),
+        on_link=kindnet or networks.is_host_gw((row["metadata"].get("annotations") or {}) for row in nodes),
     )
+
+
+def internal(node: dict[str, Any]) -> str:
+    """The IPv4 address of a Node object by which the cluster's others reach it; empty if it has none."""
+    rows = (node.get("status") or {}).get("addresses") or []
+    addresses = [str(row["address"]) for row in rows if row["type"] == "InternalIP"]
+    return next((one for one in addresses if isinstance(_address(one), ipaddress.IPv4Address)), "")
 
 
 def authority(kubectl: Kubectl, distribution: Distribution) -> str:
@@ -127,7 +143,7 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
         )
     elif isinstance(address, ipaddress.IPv6Address):
         reasons.append(f"Its API server {address} has an IPv6 address, and the lab's nodes have IPv4 alone.")
-    elif isinstance(address, ipaddress.IPv4Address) and address in lab:
+    elif isinstance(address, ipaddress.IPv4Address) and address in lab and cluster.bridge is None:
         reasons.append(f"Its API server {address} is in the lab's own network {lab}.")
     for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
         if ipaddress.IPv4Network(cidr).overlaps(lab):

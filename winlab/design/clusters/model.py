@@ -78,6 +78,27 @@ class Reach:
 
 
 @dataclass(frozen=True)
+class Ends:
+    """The lab, and what this host does for it and the cluster to reach each other.
+
+    :param cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
+    :param attachment: as the spec's ``network.attachment``.
+    :param bridge: the bridge of this host that the cluster's nodes are on; empty if there is none.
+    :param trouble: why packets will not pass this host, as a sentence; empty if they will.
+    :param command: what root runs on this host about that.
+    :param kubelets: how this host reaches the cluster's nodes.
+    """
+
+    cidr: str
+    router: str
+    attachment: Literal["nat", "routed", "attached"] = "nat"
+    bridge: str = ""
+    trouble: str = ""
+    command: str = ""
+    kubelets: Sequence[Reach] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """What a distribution's clusters have, unless their makers changed it.
 

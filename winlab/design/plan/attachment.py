@@ -18,7 +18,7 @@ from winlab.design.plan.model import AttachmentPlan
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
-    from winlab.design.plan.existing import ForeignCluster
+    from winlab.design.plan.existing import ForeignCluster, LocalBridge
     from winlab.design.plan.model import NodePlan
     from winlab.design.spec.model import Spec
 
@@ -76,10 +76,18 @@ def places(spec: Spec, lab: str, foreign: ForeignCluster | None) -> Places:
             cure="Attachment is for clusters in containers or machines of this host, as of kind, k3d and minikube. For "
             "others take --attachment routed.",
         )
-    network = ipaddress.IPv4Network(foreign.bridge.cidr)
+    return on_bridge(foreign.bridge, lab)
+
+
+def on_bridge(bridge: LocalBridge, lab: str) -> Places:
+    """Where the inner addresses of a lab are that is attached to a bridge.
+
+    :raises UsageError: the bridge's network is too small or too large.
+    """
+    network = ipaddress.IPv4Network(bridge.cidr)
     if network.prefixlen not in PREFIXES:
         raise UsageError(
-            f"The workers can't be attached to '{foreign.bridge.name}': its network is {network}.",
+            f"The workers can't be attached to '{bridge.name}': its network is {network}.",
             cure=f"Make the cluster's network one of /{PREFIXES[0]} to /{PREFIXES[-1]}.",
         )
     return Places(str(network), addresses.window(str(network), lab), attached=True)

@@ -168,12 +168,6 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
     if foreign.on_link and spec.network.attachment == "attached" and windows_releases(nodes):
         suggested = ON_LINK
     profile = foreign.cni or asked or suggested
-    if profile == ON_LINK and spec.network.attachment != "attached":
-        raise UsageError(
-            f"The nodes can't be given '{ON_LINK}'.",
-            why="Each node's routes go by the addresses of the others, which must be in the same network.",
-            cure="Attach them with --attachment attached, or take --set network.cni=l3 and set routes to their pods.",
-        )
     if profile is None:
         raise UsageError(
             "winlab can't tell how that cluster connects its pods with Windows nodes.",
