@@ -62,9 +62,7 @@ def _known() -> HostFacts:
     if not known.recorded:
         raise HostError("This host was not set up.", cure="Run 'sudo winlab host setup'.")
     if known.joined:
-        raise UsageError(
-            f"The labs' network is on another host, {known.joined}.", cure="Run the same command there."
-        )
+        raise UsageError(f"The labs' network is on another host, {known.joined}.", cure="Run the same command there.")
     return known
 
 

@@ -94,6 +94,7 @@ def ruleset(
         f'\t\tiifname "{BRIDGE}" oifname "{name}" oifname != "{BRIDGE}" counter drop comment "closed to labs: {name}"\n'
         for name in bridges.LOCAL
     )
+    routed = routes.rules(ways)
     to_host, through = _among_hosts(tunnel_mtu) if tunnel_mtu else ("", "")
     return f"""\
 table inet {TABLE}
@@ -121,7 +122,7 @@ table inet {TABLE} {{
 		type filter hook forward priority filter; policy accept;
 {through}		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "name servers"
 		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
-{routes.rules(ways)}		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
+{routed}		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
 		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 {out}{kept}		iifname "{BRIDGE}" counter accept
 		oifname "{BRIDGE}" ct state established,related counter accept
@@ -164,7 +165,9 @@ def table_trouble(known: HostFacts) -> str:
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
     if said.returncode != 0:
         return "" if "not permitted" in said.stderr and _sign_seen() else "is missing or out of date"
-    return "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(_wanted(known)) else "has other rules than setup writes"
+    return (
+        "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(_wanted(known)) else "has other rules than setup writes"
+    )
 
 
 def _wanted(known: HostFacts) -> str:

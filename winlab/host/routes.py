@@ -57,8 +57,8 @@ def check(lab: str, way: Way, known: HostFacts) -> None:
     if router not in known.external_network or not network.is_private or min(widest, network.prefixlen) < WIDEST:
         raise UsageError(
             f"The lab's network {lab} can't be routed by {way.router}.",
-            why=f"The router must be in {known.external_cidr}, the lab's network private, and the cluster's networks no "
-            f"larger than /{WIDEST}.",
+            why=f"The router must be in {known.external_cidr}, the lab's network private, and the cluster's networks "
+            f"no larger than /{WIDEST}.",
             cure="Take the command that 'winlab join --check' prints.",
         )
     if other := subnet.collision(lab, subnet.used_here(BRIDGE)):

@@ -87,7 +87,10 @@ def require(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None
 
 
 def trouble(plan: Plan) -> tuple[str, str]:
-    """Why packets between an existing lab and its cluster don't pass this host, and what root runs; empty if they do."""
+    """Why packets between an existing lab and its cluster don't pass this host, and what root runs about that.
+
+    Both are empty if nothing is wrong.
+    """
     net = plan.network
     if net.attachment is None or not settings.network_is_here():
         return "", ""

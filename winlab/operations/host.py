@@ -21,7 +21,19 @@ from winlab.host.site import recover as recovering
 from winlab.operations import carry_out, hosts_doctor, planning
 from winlab.site import Site
 
-__all__ = ["Cell", "SideBySide", "admit", "attach", "compare", "diagnose", "find_lost", "recover", "route", "setup", "teardown"]
+__all__ = [
+    "Cell",
+    "SideBySide",
+    "admit",
+    "attach",
+    "compare",
+    "diagnose",
+    "find_lost",
+    "recover",
+    "route",
+    "setup",
+    "teardown",
+]
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:

@@ -275,16 +275,17 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
-        lines.append(
-            f"{profile}'s parts in pods are that cluster's own, also for Windows."
-            + (
-                " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if "
-                "you provide another way."
-                if net.mode == "nat"
-                else ""
-            )
-        )
+        lines.append(f"{profile}'s parts in pods are that cluster's own, also for Windows.{_between(plan)}")
     return lines
+
+
+def _between(plan: Plan) -> str:
+    if plan.network.mode != "nat":
+        return ""
+    return (
+        " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if you "
+        "provide another way."
+    )
 
 
 def _ways(plan: Plan) -> list[str]:

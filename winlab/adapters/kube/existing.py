@@ -54,9 +54,7 @@ def read(
         return _read(kubectl, server, number[0], distribution, attached=attached)
 
 
-def _read(
-    kubectl: Kubectl, server: str, version: str, distribution: Distribution, *, attached: bool
-) -> ForeignCluster:
+def _read(kubectl: Kubectl, server: str, version: str, distribution: Distribution, *, attached: bool) -> ForeignCluster:
     advertised, ca = _info(kubectl, distribution)
     networking = _document(kubectl, distribution.published.cluster, distribution).get("networking") or {}
     kubelet = _document(kubectl, distribution.published.kubelet, distribution)

@@ -30,7 +30,9 @@ def _translated(ends: Ends) -> Finding:
         "--attachment routed: the check then prints what this host needs."
     )
     if ends.bridge:
-        cure = "Add --attachment attached: the nodes are in a network of this host, and Docker drops what is routed there."
+        cure = (
+            "Add --attachment attached: the nodes are in a network of this host, and Docker drops what is routed there."
+        )
     says = f"The cluster's nodes need a route to the lab's network {ends.cidr}, for logs, exec and pods."
     return Finding(BACK, "change", says, cure)
 

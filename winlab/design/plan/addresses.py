@@ -55,7 +55,7 @@ def inner(cidr: str, offset: int) -> str:
 
 
 def window(cidr: str, lab: str) -> ipaddress.IPv4Network:
-    """The part of a network with others' machines in it that a lab takes addresses from: a /24, or all of a smaller one.
+    """The part of a network with others' machines in it that a lab takes addresses from: a /24, or a whole smaller one.
 
     It is in the upper half, which its name decides: Docker hands addresses out from the lowest on.
     """

@@ -1,8 +1,8 @@
 """How a lab and the external cluster that its workers join reach each other: the plan's part. Pure.
 
-``nat``: the lab's router translates what leaves the lab. ``routed``: it does not, towards the cluster's networks, so that
-nodes and pods are known there by their own addresses. ``attached``: the lab's switch is joined to the network that the
-cluster's nodes are in, on this host.
+``nat``: the lab's router translates what leaves the lab. ``routed``: it does not, towards the cluster's networks, so
+that nodes and pods are known there by their own addresses. ``attached``: the lab's switch is joined to the network that
+the cluster's nodes are in, on this host.
 """
 
 from __future__ import annotations

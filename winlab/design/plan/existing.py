@@ -30,9 +30,9 @@ class ForeignCluster:
     ``advertised`` is the URL of the API server that the cluster publishes for its nodes, which use no other. ``server``
     is the address that it resolves to, if the user gave one in place of the lab's name servers. ``ca`` is the cluster's
     CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note`` says what was
-    found. ``distribution`` is what made it. ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them
-    has routes to the others' pods by their addresses, which is possible in one network alone. ``bridge`` is the one that
-    they are on, if workers are to be attached to it.
+    found. ``distribution`` is what made it. ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of
+    them has routes to the others' pods by their addresses, which is possible in one network alone. ``bridge`` is the
+    one that they are on, if workers are to be attached to it.
     """
 
     server: str
