@@ -1,7 +1,7 @@
 """Routed and attached labs on a host with OVN: who reaches whom, by which address, and what Docker and kindnet do.
 
-Hosts are namespaces (tests/hosts); so are the lab's nodes and a container of a cluster. ``h1`` has winlab and a
-container network as Docker makes it. ``cluster`` is a node of a cluster on another machine.
+Hosts, the lab's nodes and a container of a cluster are namespaces (tests/hosts). ``h1`` has winlab and a container
+network as Docker makes it. ``cluster`` is a node of a cluster on another machine.
 """
 
 from __future__ import annotations

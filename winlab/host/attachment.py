@@ -66,7 +66,7 @@ def _ensure(name: str, known: HostFacts, record: Record, progress: Progress) -> 
         progress.say(f"joining the bridge {name} to Open vSwitch")
         run(["ip", "link", "del", outside], check=False, timeout=20)
         run(["ip", "link", "add", outside, "type", "veth", "peer", "name", inside], timeout=20)
-        # on the userspace datapath nobody computes what a card is expected to
+        # on the userspace datapath no hardware computes them later
         _compute_checksums(outside)
         run(["ip", "link", "set", outside, "master", name, "up"], timeout=20)
         run(["ip", "link", "set", inside, "up"], timeout=20)

@@ -117,7 +117,7 @@ def _seen(lab: str) -> str:
 def enter(ways: Mapping[str, Way], firewall: Firewall, chain: tuple[str, str] | None, progress: Progress) -> None:
     """Let the clusters' packets through another firewall of this host, too.
 
-    :param chain: iptables' program, and the chain that *firewall* has for others' rules; None: it is no chain.
+    :param chain: iptables' program, and the chain that *firewall* has for others' rules; None: it has none.
     """
     for lab, network in _pairs(ways):
         if chain is not None:

@@ -45,7 +45,7 @@ def test_the_cluster_s_nodes_in_the_network_get_routes(monkeypatch: pytest.Monke
     assert pod_network.others(run) == [NodeNetwork("cp", "linux", "172.18.0.2", "10.244.0.0/24")]
 
 
-def test_nobody_else_s_nodes_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_behind_its_router_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     run, api = run_of(monkeypatch, "nat", *ROWS)
     assert pod_network.others(run) == []
     assert api.asked == []

@@ -58,6 +58,11 @@ def places(spec: Spec, lab: str, foreign: ForeignCluster | None) -> Places:
     :raises UsageError: the spec asks for an attachment that is not possible.
     """
     mode = spec.network.attachment
+    if spec.network.routed and mode != "routed":
+        raise UsageError(
+            f"network.routed counts only with network.attachment routed, and it is '{mode}'.",
+            cure="Add --set network.attachment=routed, or leave network.routed out.",
+        )
     if mode == "nat":
         return Places(spec.network.cidr, ipaddress.IPv4Network(spec.network.cidr), attached=False)
     if foreign is None:

@@ -119,9 +119,8 @@ class Network(Model):
     )
     attachment: Attachment = option(
         "nat",
-        "How workers of an external cluster and its nodes reach each other: nat: the lab's router translates; routed: "
-        "it does not, towards the cluster; attached: they are in the same network, a container's or libvirt's on this "
-        "host (docs/attachment.md)",
+        "How workers and the external cluster that they join reach each other (docs/attachment.md); attached: in the "
+        "same network of this host",
         example="attached",
     )
     routed: tuple[str, ...] = option(
@@ -136,12 +135,6 @@ class Network(Model):
     @classmethod
     def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(str(ipaddress.IPv4Network(network)) for network in value)
-
-    @model_validator(mode="after")
-    def _routed_is_used(self) -> Network:
-        if self.routed and self.attachment != "routed":
-            raise ValueError("network.routed: it counts only with network.attachment routed")
-        return self
 
     @field_validator("cidr")
     @classmethod

@@ -53,6 +53,6 @@ def test_networks_of_one_link_need_attached_workers(seen: Seen, level: str) -> N
     assert networks.finding(seen, kind, attached=True).level == "ok"
 
 
-def test_a_mixture_of_backends_is_no_host_gw() -> None:
+def test_a_mixture_of_backends_is_not_host_gw() -> None:
     assert not networks.is_host_gw([{networks.BACKEND: "host-gw"}, {networks.BACKEND: "vxlan"}])
     assert not networks.is_host_gw([{}])

@@ -135,4 +135,4 @@ def test_another_attachment_is_another_lab() -> None:
 
 def test_networks_count_only_for_a_routed_lab() -> None:
     with pytest.raises(UsageError, match="counts only with"):
-        spec.load("1-1-1", ["network.routed=[192.0.2.0/24]"], environment={})
+        made("network.routed=[192.0.2.0/24]", ATTACHED)
