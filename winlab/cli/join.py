@@ -55,7 +55,7 @@ class ClusterFlags:
         Path | None,
         typer.Option(
             "--kubeconfig",
-            help="A cluster administrator's kubeconfig. Without it, only show which clusters this host knows.",
+            help="A cluster administrator's kubeconfig.",
             metavar="FILE",
         ),
     ] = None
@@ -72,8 +72,8 @@ class ClusterFlags:
         Attachment | None,
         typer.Option(
             "--attachment",
-            help="How workers and the cluster's nodes reach each other: translated, routed, or in the same network of "
-            "this host (docs/attachment.md).",
+            help="nat, routed or attached (docs/attachment.md).",
+            metavar="MODE",
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", help="Number of workers.", min=0, max=60)] = 1
