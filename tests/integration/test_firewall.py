@@ -46,13 +46,15 @@ def test_guests_reach_the_outside_and_only_allowed_ports_of_the_host(datapath: s
 
 
 LOOKED = """
+from winlab.design.plan.facts import HostFacts
 from winlab.host import bridges, firewall
 from winlab.run import run
 
 bridges.leading_on = lambda: ["br-lan"]
 
 def look():
-    print(firewall.table_trouble("172.31.240.0/20", "netdev") or "fine", firewall._sign_seen(), sep=", ")
+    known = HostFacts(external_cidr="172.31.240.0/20", datapath="netdev")
+    print(firewall.table_trouble(known) or "fine", firewall._sign_seen(), sep=", ")
 
 run(["ip", "link", "set", "lo", "up"])
 look()

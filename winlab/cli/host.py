@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from winlab.operations.host import Cell, SideBySide
 
 MARKS = {"ok": "✓", "warn": "!", "fail": "✗"}
+Undo = Annotated[bool, typer.Option("--undo", help="End it.")]
 LARGEST = 64 << 10  # characters of a message
 RECOVERY = (
     "These hosts with OVN's databases do not answer: {}. Changes that this host has not seen are lost. If two of the "
@@ -124,6 +125,51 @@ def setup(
         kvm = "guests run by KVM" if facts.accelerator == "kvm" else "KVM can't be used, guests are emulated"
         labs = f"it has joined {facts.joined}" if facts.joined else f"labs are reached by {facts.external_cidr}"
         say(f"The host is set up: {kvm}; OVS datapath {facts.datapath}; {labs}.")
+
+
+@_host.command()
+def attach(
+    bridge: Annotated[str, typer.Argument(help="A container network's or libvirt's bridge, such as br-0123456789ab.")],
+    undo: Undo = False,
+) -> None:
+    """Let labs be attached to a bridge of this host, to join the cluster there. Needs root; safe to repeat.
+
+    Examples:
+      sudo winlab host attach br-0123456789ab
+      sudo winlab host attach br-0123456789ab --undo
+    """
+    from winlab.operations import host
+
+    with current().shown() as tell:
+        host.attach(bridge, tell, undo=undo)
+    if not _answer({"bridge": bridge, "attached": not undo}):
+        say(f"Labs can {'no longer ' if undo else ''}be attached to '{bridge}'.")
+
+
+@_host.command()
+def route(
+    lab: Annotated[str, typer.Argument(help="The lab's inner network.", metavar="CIDR")],
+    router: Annotated[
+        str, typer.Option("--via", help="The external address of the lab's router.", metavar="ADDRESS")
+    ] = "",
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="A network of the external cluster. Can be repeated.", metavar="CIDR"),
+    ] = None,
+    undo: Undo = False,
+) -> None:
+    """Let an external cluster reach a routed lab through this host. Needs root; safe to repeat.
+
+    Examples:
+      sudo winlab host route 10.77.0.0/24 --via 172.31.240.16 --for 192.0.2.0/24
+      sudo winlab host route 10.77.0.0/24 --undo
+    """
+    from winlab.operations import host
+
+    with current().shown() as tell:
+        host.route(lab, router, network or (), tell, undo=undo)
+    if not _answer({"network": lab, "routed": not undo}):
+        say(f"This host {'no longer routes' if undo else 'routes'} {lab}.")
 
 
 @_host.command(cls=NoResult, hidden=True)

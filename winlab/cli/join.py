@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,14 @@ Examples:
 """
 
 
+class Attachment(StrEnum):
+    """As the spec's ``network.attachment``."""
+
+    NAT = "nat"
+    ROUTED = "routed"
+    ATTACHED = "attached"
+
+
 @dataclass(frozen=True)
 class ClusterFlags:
     """The external cluster, and the workers for it."""
@@ -59,6 +68,14 @@ class ClusterFlags:
             metavar="ADDRESS:PORT",
         ),
     ] = ""
+    attachment: Annotated[
+        Attachment | None,
+        typer.Option(
+            "--attachment",
+            help="nat, routed or attached (docs/attachment.md).",
+            metavar="MODE",
+        ),
+    ] = None
     workers: Annotated[int, typer.Option("--workers", help="Number of workers.", min=0, max=60)] = 1
     prefix: Annotated[str, typer.Option("--prefix", help="What the workers' names begin with.", metavar="PREFIX")] = (
         "node"
@@ -85,7 +102,7 @@ def join(
     own, origin, begun = Lab(lab, anyone=anyone), sources.origin, time.monotonic()
     spec = own.join_spec(
         cluster.workers,
-        changes.changes or (),
+        [*(changes.changes or ()), *(f"network.attachment={one.value}" for one in [cluster.attachment] if one)],
         os=changes.os,
         iso=changes.iso,
         rehearse=changes.rehearse,

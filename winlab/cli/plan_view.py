@@ -10,7 +10,7 @@ from winlab.cli.common import print_table, say
 from winlab.cli.progress import about
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import MachineFacts
-from winlab.design.plan.model import Plan, WindowsPlan
+from winlab.design.plan.model import NetworkPlan, Plan, WindowsPlan
 from winlab.design.plan.stock import HostFile
 from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.design.spec.sizes import human
@@ -82,9 +82,19 @@ def _summary(plan: Plan) -> list[list[str]]:
     if plan.beside:
         rows.append(["beside it", ", ".join(node.name for node in plan.beside)])
     rows += [["add-on", _addon(row)] for row in plan.addons]
+    if plan.network.attachment is not None:
+        rows.append(["attachment", attached(plan.network)])
     if plan.network.reach != "internet":
         rows.append(["reach", REACH[plan.network.reach]])
     return rows
+
+
+def attached(network: NetworkPlan) -> str:
+    """How a lab and the external cluster that it joins reach each other, if its router does not translate."""
+    assert network.attachment is not None
+    if bridge := network.attachment.bridge:
+        return f"attached to {bridge}, {network.cidr}"
+    return f"routed to {', '.join(network.attachment.networks)}"
 
 
 def _needs(plan: Plan, verdict: Verdict) -> list[list[str]]:

@@ -74,7 +74,7 @@ def headline(lab: str, statuses: Sequence[NodeStatus], recorded: LabFacts, now: 
         ready = f"{sum(node.answers is True for node in statuses)} of {len(statuses)} nodes answer"
     version = f"Kubernetes {recorded.version}" if recorded.version else ""
     made = "" if recorded.made is None else f"made {_age(max(0.0, now - recorded.made))} ago"
-    return "   ".join(filter(None, (lab, ready, version, recorded.cni, made)))
+    return "   ".join(filter(None, (lab, ready, version, recorded.cni, recorded.attachment, made)))
 
 
 def _age(seconds: float) -> str:

@@ -170,7 +170,7 @@ def _way_out(host: Host) -> Requirement:
     if firewall.FORWARD.read_text(encoding="ascii").strip() != "1":
         return Requirement("internet access", Status.FAIL, "net.ipv4.ip_forward is off", why, SETUP)
     known = host.facts
-    if trouble := firewall.table_trouble(known.external_cidr, known.datapath, known.tunnel_mtu):
+    if trouble := firewall.table_trouble(known):
         why = "Without it nodes reach nothing outside, and guests reach the services of this host."
         return Requirement(
             "internet access", Status.FAIL, f"the firewall table 'inet {firewall.TABLE}' {trouble}", why, SETUP

@@ -282,14 +282,28 @@ def undo_rows(record: Record, progress: Progress) -> None:
     ovn_sockets.undo(record)
 
 
+def map_bridge(physnet: str, bridge: str) -> None:
+    """Give one of this host's bridges a name in OVN.
+
+    :raises ConflictError: another bridge has the name.
+    """
+    before = ovs_ids().get("ovn-bridge-mappings", "")
+    if (merged := merge_mappings(before, physnet, bridge)) != before:
+        vsctl("set", "Open_vSwitch", ".", f'external_ids:ovn-bridge-mappings="{merged}"')
+
+
+def unmap_bridge(physnet: str, bridge: str) -> None:
+    """Take that name away again."""
+    if left := drop_mapping(ovs_ids().get("ovn-bridge-mappings", ""), physnet, bridge):
+        vsctl("set", "Open_vSwitch", ".", f'external_ids:ovn-bridge-mappings="{left}"')
+    else:
+        vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+
+
 def undo_ids(record: Record) -> None:
     """Remove our mapping and the other external_ids that setup set."""
     if record.changes.mapping:
-        left = drop_mapping(ovs_ids().get("ovn-bridge-mappings", ""), settings.PHYSNET, settings.BRIDGE)
-        if left:
-            vsctl("set", "Open_vSwitch", ".", f'external_ids:ovn-bridge-mappings="{left}"')
-        else:
-            vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+        unmap_bridge(settings.PHYSNET, settings.BRIDGE)
         record.changes.mapping = False
     for key, was in record.changes.ovs_ids.items():
         if was is None:

@@ -11,15 +11,17 @@ import json
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from winlab import settings
 from winlab.design.plan.addresses import OPEN_MAC
+from winlab.design.plan.facts import HostFacts, Way
 from winlab.design.render.topology import LINK_LOCAL
 from winlab.errors import HostError
 from winlab.events import Progress
-from winlab.host import bridges, facts
+from winlab.host import bridges, facts, routes
 from winlab.host.changes import Firewall, Record, alone
 from winlab.run import find, run
 from winlab.settings import BRIDGE
@@ -68,7 +70,13 @@ RULES = (
 )
 
 
-def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = (), tunnel_mtu: int | None = None) -> str:
+def ruleset(
+    cidr: str,
+    datapath: str,
+    uplinks: Sequence[str] = (),
+    tunnel_mtu: int | None = None,
+    ways: Mapping[str, Way] = MappingProxyType({}),
+) -> str:
     """The text of winlab's own table. Loading it replaces the table in one transaction.
 
     Guests get out with the host's address. From elsewhere only replies get in, so only this host reaches a lab. Labs
@@ -77,6 +85,7 @@ def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = (), tunnel_mtu: i
 
     :param uplinks: the interfaces that lead out though they are named like a local bridge.
     :param tunnel_mtu: the largest packet inside tunnels to the site's other hosts, in bytes; None: there are none.
+    :param ways: the networks of labs that external clusters reach without translation.
     """
     out = "".join(
         f'\t\tiifname "{BRIDGE}" oifname "{name}" counter accept comment "{name} leads on"\n' for name in uplinks
@@ -85,6 +94,7 @@ def ruleset(cidr: str, datapath: str, uplinks: Sequence[str] = (), tunnel_mtu: i
         f'\t\tiifname "{BRIDGE}" oifname "{name}" oifname != "{BRIDGE}" counter drop comment "closed to labs: {name}"\n'
         for name in bridges.LOCAL
     )
+    routed = routes.rules(ways)
     to_host, through = _among_hosts(tunnel_mtu) if tunnel_mtu else ("", "")
     return f"""\
 table inet {TABLE}
@@ -112,7 +122,7 @@ table inet {TABLE} {{
 		type filter hook forward priority filter; policy accept;
 {through}		iifname "{BRIDGE}" meta l4proto {{ tcp, udp }} th dport 53 counter accept comment "name servers"
 		iifname "{BRIDGE}" ip daddr {LINK_LOCAL} counter drop comment "labs reach no metadata service"
-		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
+{routed}		iifname "{BRIDGE}" {_OPEN} counter accept comment "containers, for labs whose network.reach is all"
 		iifname "{BRIDGE}" ct direction original ct status dnat counter drop comment "labs reach no container's port"
 {out}{kept}		iifname "{BRIDGE}" counter accept
 		oifname "{BRIDGE}" ct state established,related counter accept
@@ -147,7 +157,7 @@ def _among_hosts(tunnel_mtu: int) -> tuple[str, str]:
     )
 
 
-def table_trouble(cidr: str, datapath: str, tunnel_mtu: int | None = None) -> str:
+def table_trouble(known: HostFacts) -> str:
     """What is wrong with winlab's table, as the end of a sentence; empty if nothing is.
 
     Who may not read the rules sees only whether the table is there.
@@ -155,8 +165,13 @@ def table_trouble(cidr: str, datapath: str, tunnel_mtu: int | None = None) -> st
     said = run(["nft", "list", "table", "inet", TABLE], check=False, timeout=20)
     if said.returncode != 0:
         return "" if "not permitted" in said.stderr and _sign_seen() else "is missing or out of date"
-    wanted = ruleset(cidr, datapath, bridges.leading_on(), tunnel_mtu)
-    return "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(wanted) else "has other rules than setup writes"
+    return (
+        "" if _OUTLINE.findall(said.stdout) == _OUTLINE.findall(_wanted(known)) else "has other rules than setup writes"
+    )
+
+
+def _wanted(known: HostFacts) -> str:
+    return ruleset(known.external_cidr, known.datapath, bridges.leading_on(), known.tunnel_mtu, known.ways)
 
 
 def _sign_seen() -> bool:
@@ -178,8 +193,7 @@ def trouble() -> str:
     """
     if not settings.network_is_here():
         return ""
-    known = facts.read_facts()
-    return table_trouble(known.external_cidr, known.datapath, known.tunnel_mtu)
+    return table_trouble(facts.read_facts())
 
 
 def restore(progress: Progress) -> None:
@@ -188,8 +202,7 @@ def restore(progress: Progress) -> None:
     :raises HostError: the kernel refuses the table.
     """
     with alone(progress):
-        known = facts.read_facts()
-        ensure_forwarding(known.external_cidr, known.datapath, Record(), progress, known.tunnel_mtu)
+        ensure_forwarding(facts.read_facts(), Record(), progress)
 
 
 def require(progress: Progress) -> None:
@@ -208,21 +221,18 @@ def require(progress: Progress) -> None:
         )
 
 
-def ensure_forwarding(
-    cidr: str, datapath: str, record: Record, progress: Progress, tunnel_mtu: int | None = None
-) -> None:
-    """Let packets of the external subnet through and out; parameters as of :func:`ruleset`.
+def ensure_forwarding(known: HostFacts, record: Record, progress: Progress) -> None:
+    """Let packets of the external subnet through and out, and those of routed labs.
 
     :raises HostError: the kernel does not support nftables.
     """
     _switch_on(FORWARD, "IPv4 forwarding", record, progress)
-    if datapath == "netdev":
+    if known.datapath == "netdev":
         _switch_on(ARP_IGNORE, "arp_ignore, for the userspace datapath", record, progress)
-    if table_trouble(cidr, datapath, tunnel_mtu):
-        progress.say(f"address translation for {cidr}")
+    if table_trouble(known):
+        progress.say(f"address translation for {known.external_cidr}")
         record.mark("table")
-        rules = ruleset(cidr, datapath, bridges.leading_on(), tunnel_mtu)
-        done = run(["nft", "-f", "-"], stdin=rules, check=False, timeout=20)
+        done = run(["nft", "-f", "-"], stdin=_wanted(known), check=False, timeout=20)
         if done.returncode != 0:
             raise HostError(
                 "The kernel refused winlab's firewall table.",
@@ -236,6 +246,7 @@ def ensure_forwarding(
                 record.changes.firewalls = [*record.changes.firewalls, firewall]
                 record.save()
             _enter(firewall)
+        routes.enter(known.ways, firewall, _CHAINS.get(firewall), progress)
 
 
 def _switch_on(path: Path, what: str, record: Record, progress: Progress) -> None:
@@ -247,11 +258,18 @@ def _switch_on(path: Path, what: str, record: Record, progress: Progress) -> Non
         path.write_text("1\n", encoding="ascii")
 
 
-def undo_forwarding(record: Record, progress: Progress) -> None:
+def withdraw_ways(ways: Mapping[str, Way]) -> None:
+    """Remove the entries of labs that are no longer routed from the host's other firewalls."""
+    for firewall in found_firewalls():
+        routes.withdraw(ways, firewall, _CHAINS.get(firewall))
+
+
+def undo_forwarding(known: HostFacts, record: Record, progress: Progress) -> None:
     """Remove the entries and the table that setup made, and restore the forwarding setting."""
     for firewall in record.changes.firewalls:
         progress.say(f"removing the entry for {BRIDGE} from the host's firewall ({firewall})")
         _withdraw(firewall)
+        routes.withdraw(known.ways, firewall, _CHAINS.get(firewall))
     record.changes.firewalls = []
     if record.changes.table:
         progress.say(f"removing the firewall table {TABLE}")

@@ -12,6 +12,7 @@ from winlab.design.plan.facts import HostFacts
 from winlab.errors import AccessError, HostError, UsageError
 from winlab.events import Progress
 from winlab.host import (
+    attachment,
     boot,
     daemons,
     fabric,
@@ -21,6 +22,7 @@ from winlab.host import (
     memory_hook,
     ovn_sockets,
     packages,
+    routes,
     storage,
     subnet,
     units,
@@ -158,10 +160,12 @@ def _ensure_first(known: HostFacts, wanted: Wanted, record: Record, progress: Pr
     fabric.ensure_ids(known.datapath, record, progress)
     daemons.ensure("ovn-host", record, progress)
     fabric.ensure_address(known.external_gateway, known.external_network.prefixlen, progress)
+    attachment.ensure(known, record, progress)
+    routes.ensure(known, progress)
     if usable:
         ovn_sockets.ensure(ovn_sockets.NORTHBOUND, record, progress)
         fabric.ensure_switch(record, progress)
-    firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
+    firewall.ensure_forwarding(known, record, progress)
     admission.ensure_program(record, progress, trust=wanted.trust_python)
     if wanted.tunnel_address:
         tunnels.ensure(wanted.tunnel_address, known.datapath, record, progress)

@@ -8,7 +8,7 @@ from pathlib import Path
 from winlab import settings
 from winlab.errors import AccessError, ConflictError, HostError, WinlabError
 from winlab.events import Progress, Quiet
-from winlab.host import daemons, fabric, firewall, labs, storage, units
+from winlab.host import attachment, daemons, fabric, firewall, labs, routes, storage, units
 from winlab.host.changes import Changes, Record, alone
 from winlab.host.site import admission, databases, external, join, own_facts
 from winlab.run import run
@@ -52,7 +52,11 @@ def _teardown(progress: Progress, *, force: bool) -> None:
     if is_first:
         databases.bring_back(record, progress)
     admission.undo(record, known, progress)
-    firewall.undo_forwarding(record, progress)
+    for name in known.attached:
+        attachment.undo(name, record, progress)
+    for network in known.ways:
+        routes.remove(network)
+    firewall.undo_forwarding(known, record, progress)
     if record.changes.pool:
         storage.undo_pool(record, progress)
     if record.changes.switch or record.changes.connection:

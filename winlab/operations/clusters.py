@@ -12,10 +12,11 @@ from winlab.adapters.kube import discovery, endpoint, identity, probe
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Finding, Reach, Seen
 from winlab.design.plan import addresses
+from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Progress
-from winlab.operations import join
+from winlab.operations import attachment, join
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.steps.payload import Origin
@@ -84,10 +85,13 @@ def check(
             return probe.look(kubectl), identity.authorities(kubectl).server
 
     seen, ca = one_step("look at the cluster", look, tell, usual=10)
-    own = server or join.own_server(admin)
-    candidates = (one for one in (own, *seen.endpoints) if one and not one.startswith(LOOPBACK))
+    named = server or join.own_server(admin)
+    candidates = (one for one in (named, *seen.endpoints) if one and not one.startswith(LOOPBACK))
     reach = one_step("try the API server's addresses", partial(_tried, candidates, ca, spec), tell, usual=2)
-    rows = verdict.findings(seen, spec.network.cidr, _router(site, lab, spec), reach)
+    nodes = [node.address for node in seen.nodes if node.address]
+    pods = [node.pod_cidr for node in seen.nodes if "." in node.pod_cidr]
+    own = partial(attachment.ends, spec, lab, _facts(site), _router(site, lab, spec), nodes, pods)
+    rows = verdict.findings(seen, one_step("try the cluster's nodes", lambda _: own(), tell, usual=2), reach)
     return ClusterVerdict(known.of(seen).name, seen.version, tuple(rows))
 
 
@@ -103,6 +107,13 @@ def _tried(candidates: Iterable[str], ca: str, spec: Spec, progress: Progress) -
         except (OSError, ValueError) as error:
             found.append(Reach(address, str(error)))
     return found
+
+
+def _facts(site: Site) -> HostFacts:
+    try:
+        return site.host_facts
+    except WinlabError:  # the host is not set up yet
+        return HostFacts()
 
 
 def _router(site: Site, lab: str, spec: Spec) -> str:

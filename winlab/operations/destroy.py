@@ -9,7 +9,7 @@ from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.errors import WinlabError, together
 from winlab.events import Listener, Note, StepDone
-from winlab.operations import absent, golden, join, owner, protect
+from winlab.operations import absent, attachment, golden, join, owner, protect
 from winlab.operations.carry_out import Job, Underway, carry_out
 from winlab.operations.snapshot import delete as deletion
 from winlab.site import Site
@@ -49,6 +49,8 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             gone("node", name)
         if left:
             record(Note(lab=lab, text=left))
+        if commands := attachment.leave([machine.tag for machine in there], site.host_facts):
+            record(Note(lab=lab, text=f"This host still routes its network. To end that: {'; '.join(commands)}"))
         problems = traces.remove(lab, hosts, site.overlay, gone, left_alone)
         try:
             if kubeconfig.forget(lab):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from winlab import settings
-from winlab.design.plan.facts import HostFacts
+from winlab.design.plan.facts import HostFacts, Way
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Note, Told
-from winlab.host import boot, doctor
+from winlab.host import boot, connect, doctor
 from winlab.host import setup as setting_up
 from winlab.host import teardown as tearing_down
 from winlab.host.doctor import Needs, Requirement, Status
@@ -20,7 +21,19 @@ from winlab.host.site import recover as recovering
 from winlab.operations import carry_out, hosts_doctor, planning
 from winlab.site import Site
 
-__all__ = ["Cell", "SideBySide", "admit", "compare", "diagnose", "find_lost", "recover", "setup", "teardown"]
+__all__ = [
+    "Cell",
+    "SideBySide",
+    "admit",
+    "attach",
+    "compare",
+    "diagnose",
+    "find_lost",
+    "recover",
+    "route",
+    "setup",
+    "teardown",
+]
 
 
 def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
@@ -79,6 +92,26 @@ def teardown(tell: Listener, *, force: bool = False) -> None:
     :raises WinlabError: there are labs, or something can't be undone.
     """
     carry_out.one_step("host teardown", partial(tearing_down.teardown, force=force), tell, usual=4)
+
+
+def attach(bridge: str, tell: Listener, *, undo: bool = False) -> None:
+    """Let labs be attached to a Linux bridge of this host, or end that.
+
+    :raises AccessError: this is not root.
+    :raises WinlabError: there is no such bridge, or this host was not set up.
+    """
+    carry_out.one_step("host attach", partial(connect.attach, bridge=bridge, undo=undo), tell, usual=2)
+
+
+def route(lab: str, router: str, networks: Sequence[str], tell: Listener, *, undo: bool = False) -> None:
+    """Carry packets between a lab's inner network and its external cluster's networks through this host, or end that.
+
+    :param router: the external address of the lab's router.
+    :raises AccessError: this is not root.
+    :raises WinlabError: an address is not usable or overlaps another one, or this host was not set up.
+    """
+    way = None if undo else Way(router=router, networks=tuple(networks))
+    carry_out.one_step("host route", partial(connect.route, lab=lab, way=way), tell, usual=2)
 
 
 def admit(text: str, connection: str, tell: Listener) -> str:

@@ -38,7 +38,7 @@ from winlab.design.spec.model import Spec
 from winlab.errors import UsageError, WinlabError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.lab_folder import LabFolder
-from winlab.operations import look, making, planning, recorded
+from winlab.operations import attachment, look, making, planning, recorded
 from winlab.operations.carry_out import carry_out, one_step
 from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
@@ -93,10 +93,12 @@ def plan(
     if program := runs(admin):
         tell(Note(lab=lab, text=f"kubectl runs '{program}' as {account.running()}, because the kubeconfig names it."))
     look_now = partial(look_at, site.folder(lab), admin, server, spec, origin or Origin())
-    cluster = one_step("look at the cluster", look_now, tell, usual=10)
+    cluster = attachment.located(one_step("look at the cluster", look_now, tell, usual=10), spec)
     own, facts, standing = spec.called(prefix), site.host_facts, recorded.standing(site.folder(lab))
     planned = planning.make(own, lab, facts, Told(tell, "plan"), existing=cluster, standing=standing, site=site)
-    check(planned.plan, cluster, [machine.tag.node for machine in look.machines(lab, site)])
+    there = [machine.tag.node for machine in look.machines(lab, site)]
+    check(planned.plan, cluster, there)
+    attachment.require(planned.plan, cluster, there)
     return Joining(planned, cluster, admin)
 
 
@@ -201,7 +203,7 @@ def look_at(
     :raises WinlabError: as :func:`winlab.adapters.kube.existing.read` and :func:`asking`.
     """
     with asking(lab_folder, admin, spec, origin, progress) as kubectl:
-        return existing.read(kubectl, server, own_server(admin))
+        return existing.read(kubectl, server, own_server(admin), attached=spec.network.attachment == "attached")
 
 
 def own_server(admin: str) -> str:
@@ -276,20 +278,40 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     net, profile = plan.network, plan.cluster.profile
     lines = [
         f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
-        f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
-        f"{net.router_external}.",
+        *_ways(plan),
     ]
+    if net.mode == "attached":
+        return lines
     if isinstance(cni.get(profile), Routed):
         lines.append(
             f"The nodes get the files of '{profile}'. winlab sets nothing outside the lab: other nodes need routes to "
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
-        lines.append(
-            f"{profile}'s parts in pods are that cluster's own, also for Windows. The lab's router translates what "
-            "leaves the lab, so pods on both sides of it reach each other only if you provide another way."
-        )
+        lines.append(f"{profile}'s parts in pods are that cluster's own, also for Windows.{_between(plan)}")
     return lines
+
+
+def _between(plan: Plan) -> str:
+    if plan.network.mode != "nat":
+        return ""
+    return (
+        " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if you "
+        "provide another way."
+    )
+
+
+def _ways(plan: Plan) -> list[str]:
+    """What the user sets so that the cluster's nodes reach the lab's. Pure."""
+    net = plan.network
+    if net.mode == "nat":
+        return [
+            f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
+            f"{net.router_external}."
+        ]
+    if net.mode == "routed":
+        return [f"Each node of it on another host needs a route: {net.cidr} via this host's address there."]
+    return []
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:

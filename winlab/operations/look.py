@@ -73,12 +73,14 @@ class LabFacts:
     :param cni: the CNI profile.
     :param made: when its credentials were made, in seconds since 1970.
     :param memory: of its nodes, in MiB.
+    :param attachment: routed or attached, if the lab has joined a cluster in that way.
     """
 
     version: str = ""
     cni: str = ""
     made: float | None = None
     memory: Mapping[str, int] = field(default_factory=dict)
+    attachment: str = ""
 
 
 def kubectl(folder: LabFolder) -> Kubectl | None:
@@ -283,7 +285,8 @@ def about(folder: LabFolder) -> LabFacts:
         cluster = plan.kubernetes
         if cluster is None:
             return LabFacts(made=made, memory=memory)
-        return LabFacts(cluster.versions.kubernetes, cluster.profile, made, memory)
+        mode = "" if plan.network.mode == "nat" else plan.network.mode
+        return LabFacts(cluster.versions.kubernetes, cluster.profile, made, memory, mode)
     return LabFacts(made=made)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 from collections.abc import Sequence
 
+from winlab.adapters.kube import probe
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
+from winlab.design.clusters import networks
 from winlab.design.cni.model import NodeNetwork, Route
 from winlab.design.plan.cluster import network
 from winlab.design.plan.model import NodePlan
+from winlab.design.system import LINUX
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting
 from winlab.errors import ClusterError, WinlabError
@@ -17,6 +21,7 @@ from winlab.events import Progress
 from winlab.printable import printable
 from winlab.steps import controllers
 
+FLANNEL = "flannel.alpha.coreos.com/"  # what the names of its annotations begin with
 SILENCE = 300.0  # seconds on hardware without anything new from the controller manager
 
 
@@ -40,6 +45,40 @@ def shares(run: Run) -> list[NodeNetwork]:
         for node in run.plan.members
         if node.name in by_name
     ]
+
+
+def others(run: Run) -> list[NodeNetwork]:
+    """The parts of the external cluster's own nodes, if they are in the lab's network; none otherwise.
+
+    :raises ClusterError: the API server does not answer.
+    """
+    if run.plan.network.mode != "attached":
+        return []
+    own = {node.name for node in run.plan.members}
+    network = ipaddress.IPv4Network(run.plan.network.cidr)
+    found = []
+    for one in map(probe.node, Kubectl.of(run.folder).get("nodes")["items"]):
+        is_near = one.address and ipaddress.IPv4Address(one.address) in network
+        if one.name not in own and one.pod_cidr and is_near:
+            found.append(NodeNetwork(one.name, LINUX.name, one.address, one.pod_cidr))
+    return found
+
+
+def announce(run: Run, node: NodePlan) -> None:
+    """Have flannel on the external cluster's nodes set routes to a node's pods, if it does that by host-gw.
+
+    A flanneld on the node would set these annotations itself (flannel cdf7605, pkg/subnet/kube/kube.go).
+
+    :raises ClusterError: the API server does not answer, or refuses it.
+    """
+    kubectl = Kubectl.of(run.folder)
+    own = {one.name for one in run.plan.members}
+    seen = map(probe.node, kubectl.get("nodes")["items"])
+    if not networks.is_host_gw(one.annotations for one in seen if one.name not in own):
+        return
+    said = {"kube-subnet-manager": "true", "backend-type": "host-gw", "backend-data": "null", "public-ip": node.address}
+    words = [f"{FLANNEL}{name}={value}" for name, value in said.items()]
+    kubectl.run("annotate", "node", node.name, "--overwrite", *words)
 
 
 def router_routes(run: Run, every: Sequence[NodeNetwork]) -> dict[str, str]:

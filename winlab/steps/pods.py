@@ -128,8 +128,10 @@ def _routes(run: Run) -> Step:
         progress.say("routes to the pods of each node")
         with run.overlay() as northbound:
             northbound.set_pod_routes(run.plan.lab, wanted())
-        every = pod_network.shares(run)
+        every = [*pod_network.shares(run), *pod_network.others(run)]
         for node in run.plan.members:
+            if run.plan.network.mode == "attached":
+                pod_network.announce(run, node)
             if (call := nodes.routes(run.plan, node, every)) is not None:
                 # again: a network that was just recreated may cut the connection again
                 with run.node(node) as there:

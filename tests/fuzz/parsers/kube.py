@@ -23,7 +23,7 @@ from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.addons import record
 from winlab.checks import objects
 from winlab.design.clusters import verdict
-from winlab.design.clusters.model import Seen
+from winlab.design.clusters.model import Ends, Seen
 from winlab.design.distribution import known
 from winlab.design.plan import tags
 from winlab.errors import WinlabError
@@ -241,9 +241,9 @@ def cluster_objects(content: bytes, folder: Path) -> None:
     with suppress(WinlabError), understood("The cluster"):
         [probe._is_eager(row) for row in kubectl.get("daemonsets", "-A")["items"]]
     with understood("The cluster"):
-        nodes = tuple(map(probe._node, kubectl.get("nodes")["items"]))
+        nodes = tuple(map(probe.node, kubectl.get("nodes")["items"]))
     for version_ in ("v1.36.1", "v1.36.1+k3s1"):
-        assert verdict.findings(Seen(version_, nodes), "10.77.0.0/24", "192.0.2.2", ())
+        assert verdict.findings(Seen(version_, nodes), Ends("10.77.0.0/24", "192.0.2.2"), ())
 
 
 @parser("serving-requests", lambda: [requested()], mutation.JSON)

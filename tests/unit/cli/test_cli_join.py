@@ -18,7 +18,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.clusters.model import Finding
 from winlab.design.plan.existing import ForeignCluster
 from winlab.engine.run import Sources
-from winlab.host import facts
+from winlab.host import facts, routes
 from winlab.operations import clusters, look, making
 from winlab.operations import join as joining
 from winlab.operations.making import Making
@@ -90,6 +90,18 @@ def test_create_gets_every_option(
     assert "win-1 Ready" in captured.out
     assert "10.77.0.0/24 via" in captured.out + captured.err
     assert "secret" not in captured.out + captured.err
+
+
+def test_an_attachment_is_planned_and_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: Made, config: Path
+) -> None:
+    args = ("--kubeconfig", str(config), "--rehearse", "--attachment", "routed")
+    monkeypatch.setattr(routes, "trouble", lambda *_: "There is no route")
+    assert join(monkeypatch, *args) == 2
+    assert "sudo winlab host route 10.77.0.0/24 --via" in capsys.readouterr().err
+    monkeypatch.setattr(routes, "trouble", lambda *_: "")
+    assert join(monkeypatch, *args) == 0
+    assert made.plan.network.mode == "routed"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from distributions import Distribution, install_motd
 
 from winlab.cli import plan_view, table
+from winlab.design.plan.model import AttachmentPlan
 from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.errors import NotFoundError
 
@@ -44,6 +45,17 @@ def test_where_nodes_are_and_why_is_shown_if_there_was_a_choice(capsys: pytest.C
     plan_view.show(plan.model_copy(update={"placed": placed, "hosts": hosts}), NOTHING)
     shown = capsys.readouterr().out
     assert re.search(r"controller-1 +hypervisor-1 +as recorded", shown)
+
+
+@pytest.mark.parametrize(
+    ("bridge", "says"), [("", "routed to 192.0.2.5/32"), ("br-1", "attached to br-1, 10.77.0.0/24")]
+)
+def test_an_attachment_is_shown(capsys: pytest.CaptureFixture[str], bridge: str, says: str) -> None:
+    plan = plans.make(plans.KVM, "1-1-1")
+    attachment = AttachmentPlan(networks=("192.0.2.5/32",), bridge=bridge)
+    network = plan.network.model_copy(update={"attachment": attachment})
+    plan_view.show(plan.model_copy(update={"network": network}), NOTHING)
+    assert says in capsys.readouterr().out
 
 
 FITS = Verdict((), "the cache", seconds=250.0, rooms=(Room("hypervisor-1", 6144, 17612, 40960, 51200),))

@@ -124,6 +124,8 @@ def test_notes_are_short(about: dict[str, Any], notes: str) -> None:
 def test_without_an_answer_of_kubernetes_the_nodes_that_answer_are_counted() -> None:
     off = [replace(one, kubernetes="", answers=None) for one in NODES]
     assert status_view.headline("lab", off, LabFacts(), 0.0) == "lab   0 of 2 nodes answer"
+    joined = LabFacts(attachment="attached")
+    assert status_view.headline("lab", off, joined, 0.0) == "lab   0 of 2 nodes answer   attached"
     silent = [replace(one, kubernetes="") for one in NODES]
     assert status_view.headline("lab", silent, LabFacts(made=0.0), 260000.0) == (
         "lab   2 of 2 nodes answer   made 3 days ago"

@@ -40,7 +40,7 @@ class Host:
         return Result((), 1, "", error, 0.0)
 
     def trouble(self, cidr: str = CIDR, datapath: str = "system") -> str:
-        return firewall.table_trouble(cidr, datapath)
+        return firewall.table_trouble(HostFacts(external_cidr=cidr, datapath=datapath))
 
 
 class Probe:

@@ -73,7 +73,7 @@ class FakeHost:
         monkeypatch.setattr(fabric, "bridges", lambda: self.bridges)
         monkeypatch.setattr(fabric, "ovs_ids", lambda: self.ids)
         monkeypatch.setattr(storage, "virsh", lambda *words, **_more: Result(words, 0, self.machines, "", 0.0))
-        monkeypatch.setattr(firewall, "undo_forwarding", lambda _record, _progress: done("forwarding"))
+        monkeypatch.setattr(firewall, "undo_forwarding", lambda *_: done("forwarding"))
         monkeypatch.setattr(storage, "undo_pool", lambda _record, _progress: done("pool"))
         monkeypatch.setattr(fabric, "nbctl", self.northbound)
         monkeypatch.setattr(fabric, "undo_rows", lambda _record, _progress: done("rows"))

@@ -16,7 +16,7 @@ from winlab.design.clusters.model import Seen
 from winlab.errors import HostError
 from winlab.events import ignore
 from winlab.host import facts
-from winlab.operations import clusters
+from winlab.operations import attachment, clusters
 from winlab.site import Site
 
 
@@ -34,6 +34,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     monkeypatch.setattr(clusters.socket, "create_connection", connect)
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
+    monkeypatch.setattr(attachment, "bridge_of", lambda _nodes: None)
     return seen
 
 

@@ -386,7 +386,7 @@ def test_a_program_that_a_kubeconfig_names_is_noted_before_it_runs(
 def test_looking_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Path] = []
 
-    def read(kubectl: Kubectl, server: str, own: str) -> ForeignCluster:
+    def read(kubectl: Kubectl, server: str, own: str, *, attached: bool) -> ForeignCluster:
         assert kubectl.kubeconfig.read_text() == config
         assert own == "192.0.2.9:6443"
         assert kubectl.kubeconfig.stat().st_mode & 0o777 == 0o600
@@ -413,7 +413,7 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(join.shutil, "which", lambda _name: None)
     monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
-    monkeypatch.setattr(join.existing, "read", lambda kubectl, *_: kubectl.program)
+    monkeypatch.setattr(join.existing, "read", lambda kubectl, *_, **__: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
     behind = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://proxy/k8s/clusters/a"}}]})
     assert join.own_server(behind) == ""

@@ -24,11 +24,12 @@ OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubern
 PUBLISHED = known.DEFAULT.published
 
 
-def read(kubectl: Kubectl, server: str = "", own: str = "") -> ForeignCluster:
+def read(kubectl: Kubectl, server: str = "", own: str = "", *, attached: bool = False) -> ForeignCluster:
     """Read a cluster's facts. Changes nothing.
 
     :param server: host:port of the API server for the lab's nodes.
     :param own: that of the kubeconfig.
+    :param attached: the lab's nodes will be in the network of the cluster's.
     :raises ClusterError: it does not answer, or these credentials may not do what a join needs.
     :raises UsageError: *server* is not the URL of an API server, no address of one is known, the cluster has no IPv4
         network, or a worker would break its network.
@@ -40,7 +41,7 @@ def read(kubectl: Kubectl, server: str = "", own: str = "") -> ForeignCluster:
             why=f"They may not {'; '.join(seen.lacking)}.",
             cure="Give a kubeconfig of an administrator with --kubeconfig.",
         )
-    if networks.is_harmful(seen.daemon_sets):
+    if networks.is_kindnet(seen.daemon_sets) and not attached:
         raise UsageError(
             "A worker would break the cluster's own network.", why=networks.KINDNET.says, cure=networks.KINDNET.cure
         )
@@ -72,6 +73,8 @@ def _read(kubectl: Kubectl, seen: Seen, server: str, own: str) -> ForeignCluster
         proxies=kind.facts.proxies,
         allocates=kind.facts.allocates or any(node.pod_cidr for node in seen.nodes),
         in_agents=networks.is_in_agents(seen),
+        addresses=tuple(node.address for node in seen.nodes if node.address),
+        on_link=networks.is_on_link(seen),
     )
 
 
@@ -132,7 +135,7 @@ def problems(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], k
         )
     elif isinstance(address, ipaddress.IPv6Address):
         reasons.append(f"Its API server {address} has an IPv6 address, and the lab's nodes have IPv4 alone.")
-    elif isinstance(address, ipaddress.IPv4Address) and address in lab:
+    elif isinstance(address, ipaddress.IPv4Address) and address in lab and cluster.bridge is None:
         reasons.append(f"Its API server {address} is in the lab's own network {lab}.")
     for what, cidr in (("pod", cluster.pod_cidr), ("service", cluster.service_cidr)):
         if ipaddress.IPv4Network(cidr).overlaps(lab):

@@ -45,7 +45,7 @@ def look(kubectl: Kubectl) -> Seen:
         profile, network = reading.network(kubectl, rows)
         return Seen(
             version=version,
-            nodes=tuple(_node(row) for row in kubectl.get("nodes")["items"]),
+            nodes=tuple(node(row) for row in kubectl.get("nodes")["items"]),
             daemon_sets={str(row["metadata"]["name"]): str(row["metadata"]["namespace"]) for row in rows},
             eager=tuple(sorted(str(row["metadata"]["name"]) for row in rows if _is_eager(row))),
             kubeadm=reading.document(kubectl, KUBEADM) is not None,
@@ -57,7 +57,8 @@ def look(kubectl: Kubectl) -> Seen:
         )
 
 
-def _node(row: dict[str, Any]) -> SeenNode:
+def node(row: dict[str, Any]) -> SeenNode:
+    """A Node object, as far as it matters."""
     meta, spec, status = row["metadata"], row.get("spec") or {}, row.get("status") or {}
     addresses = [one["address"] for one in status.get("addresses") or [] if one["type"] == "InternalIP"]
     return SeenNode(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from winlab.adapters.overlay.faults import KEY_ID
 from winlab.adapters.overlay.rows import POD_ROUTE, LabRows, Row
 from winlab.design.plan import tags
 
@@ -17,13 +18,14 @@ from winlab.design.plan import tags
 IDENTITY = {
     "NAT": ("type", "external_ip", "logical_ip"),
     "Logical_Router_Policy": ("priority", "match"),
+    "ACL": ("direction", "priority", "match"),
     "Logical_Router_Static_Route": ("ip_prefix",),
     "Load_Balancer_Health_Check": ("vip",),
     "DHCP_Options": ("cidr",),
     "DNS": (),
 }
 # The columns with rows that belong to the row alone. Rows that others refer to are compared as roots of their own
-OWNED = ("ports", "nat", "policies", "static_routes", "gateway_chassis", "health_check")
+OWNED = ("ports", "acls", "nat", "policies", "static_routes", "gateway_chassis", "health_check")
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class Matched:
 
 
 def match(wanted: Iterable[Any], there: Iterable[Any]) -> Matched:
-    """Find each wanted row among those of the database, first among the lab's own. Routes to pods are left out."""
+    """Find each wanted row among those of the database, first among the lab's own.
+
+    Routes to pods and the rules of faults on purpose are left out.
+    """
     left: dict[str, list[Any]] = {}
     for real in sorted(there, key=lambda real: (tags.KEY not in real.external_ids, str(real.uuid))):
-        if POD_ROUTE not in real.external_ids:
+        if POD_ROUTE not in real.external_ids and KEY_ID not in real.external_ids:
             left.setdefault(name(real), []).append(real)
     pairs, missing = [], []
     for row in wanted:

@@ -45,6 +45,7 @@ def of(top: Topology, others: Sequence[str] = ()) -> LabRows:
     switch = Row(
         "Logical_Switch",
         {
+            **({"acls": _acls(top)} if top.acls else {}),  # otherwise the column is the user's
             "name": top.switch,
             "other_config": top.switch_config,
             "dns_records": [dns],
@@ -53,6 +54,10 @@ def of(top: Topology, others: Sequence[str] = ()) -> LabRows:
             "external_ids": ids,
         },
     )
+    untranslated = [
+        Row("Address_Set", {"name": name, "addresses": list(networks), "external_ids": ids})
+        for name, networks in filter(None, [top.untranslated])
+    ]
     hops = {"0.0.0.0/0": top.default_route, **dict.fromkeys(top.discarded, "discard")}
     router = Row(
         "Logical_Router",
@@ -60,7 +65,7 @@ def of(top: Topology, others: Sequence[str] = ()) -> LabRows:
             "name": top.router,
             "options": top.router_options,
             "ports": _router_ports(top, gateways.gateways(top, others)),
-            "nat": _nats(top),
+            "nat": _nats(top, untranslated),
             "policies": _policies(top, others),
             "static_routes": [route(prefix, hop, ids) for prefix, hop in hops.items()],
             # including the switch's: only the router answers ARP for an address that no port has
@@ -69,7 +74,7 @@ def of(top: Topology, others: Sequence[str] = ()) -> LabRows:
         },
     )
     external = (_port(top.external_port, dhcp), *(_claim(name, ids) for name in top.claims))
-    return LabRows((dhcp, dns, *(row for row, _ in balancers), switch, router), external)
+    return LabRows((dhcp, dns, *untranslated, *(row for row, _ in balancers), switch, router), external)
 
 
 def route(prefix: str, hop: str, ids: dict[str, str]) -> Row:
@@ -111,6 +116,22 @@ def _policies(top: Topology, others: Sequence[str]) -> list[Row]:
             },
         )
         for policy in (*top.policies, *gateways.policies(top, others))
+    ]
+
+
+def _acls(top: Topology) -> list[Row]:
+    return [
+        Row(
+            "ACL",
+            {
+                "direction": "to-lport",
+                "priority": one.priority,
+                "match": one.match,
+                "action": one.action,
+                "external_ids": top.external_ids,
+            },
+        )
+        for one in top.acls
     ]
 
 
@@ -157,7 +178,7 @@ def _gateway(top: Topology, port: str, chassis: str, priority: int) -> Row:
     return Row("Gateway_Chassis", {"name": f"{port}-{chassis}", **columns})
 
 
-def _nats(top: Topology) -> list[Row]:
+def _nats(top: Topology, untranslated: list[Row]) -> list[Row]:
     return [
         Row(
             "NAT",
@@ -165,6 +186,7 @@ def _nats(top: Topology) -> list[Row]:
                 "type": nat.type,
                 "external_ip": nat.external,
                 "logical_ip": nat.logical,
+                "exempted_ext_ips": untranslated,
                 "external_ids": nat.external_ids,
             },
         )

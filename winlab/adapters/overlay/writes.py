@@ -175,6 +175,11 @@ def _delete(api: Any, lab: str) -> bool:
             if port.external_ids.get(tags.KEY) == lab:
                 switch.delvalue("ports", port)
                 deleted = True
+    for router in api.tables["Logical_Router"].rows.values():
+        if router.external_ids.get(tags.KEY) == lab:
+            for nat in router.nat:
+                if nat.exempted_ext_ips:  # the database counts this reference even as the router goes with its rows
+                    nat.exempted_ext_ips = []
     for table in tables(api):
         for row in list(table.rows.values()):
             if row.external_ids.get(tags.KEY) == lab:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -35,6 +37,17 @@ class SeenNode:
     image: str = ""  # of its system
     addresses: tuple[str, ...] = ()
     pod_cidr: str = ""
+
+    @property
+    def address(self) -> str:
+        """Its first IPv4 address, by which the cluster's others reach it; empty if it has none."""
+        return next((one for one in self.addresses if _is_ipv4(one)), "")
+
+
+def _is_ipv4(address: str) -> bool:
+    with suppress(ValueError):
+        return bool(ipaddress.IPv4Address(address))
+    return False
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,27 @@ class Reach:
     address: str
     why: str = ""
     here: bool = False
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The lab, and what this host does for it and the cluster to reach each other.
+
+    :param cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
+    :param attachment: as the spec's ``network.attachment``.
+    :param bridge: the bridge of this host that the cluster's nodes are on; empty if there is none.
+    :param trouble: why packets will not pass this host, as a sentence; empty if they will.
+    :param command: what root runs on this host about that.
+    :param kubelets: how this host reaches the cluster's nodes.
+    """
+
+    cidr: str
+    router: str
+    attachment: Literal["nat", "routed", "attached"] = "nat"
+    bridge: str = ""
+    trouble: str = ""
+    command: str = ""
+    kubelets: Sequence[Reach] = ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ projectcalico/calico 87c1590.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from winlab.design.clusters.model import Finding, Kind, Seen
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
@@ -32,14 +32,24 @@ KINDNET = Finding(
     "refused",
     "kindnet sets a route to each node's pods via the node's address. For an address that is not on its own link this "
     "fails; after five tries kindnet ends, on every node, again and again.",
-    "Make the cluster without kindnet, and apply Calico with VXLAN: kind: 'networking: {disableDefaultCNI: true}'; "
-    "minikube: --cni=calico.",
+    "Attach the workers with --attachment attached. Or make the cluster without kindnet, and apply Calico with VXLAN: "
+    "kind: 'networking: {disableDefaultCNI: true}'; minikube: --cni=calico.",
+)
+ATTACHED = Finding(
+    ABOUT,
+    "ok",
+    "Each node sets routes to the others' pods by their addresses, in one network: the workers get winlab's host-gw.",
 )
 
 
-def finding(seen: Seen, kind: Kind) -> Finding:
-    """The verdict on the pod network."""
-    if is_harmful(seen.daemon_sets):
+def finding(seen: Seen, kind: Kind, *, attached: bool = False) -> Finding:
+    """The verdict on the pod network.
+
+    :param attached: the workers will be in the network of the cluster's nodes.
+    """
+    if attached and is_on_link(seen):
+        return ATTACHED
+    if is_kindnet(seen.daemon_sets):
         return KINDNET
     if seen.profile is not None:
         return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
@@ -56,8 +66,18 @@ def finding(seen: Seen, kind: Kind) -> Finding:
     return Finding(ABOUT, "change", f"winlab can't tell how pods are connected: {says}.", REPLACE)
 
 
-def is_harmful(daemon_sets: Iterable[str]) -> bool:
-    """Whether a worker would break the network of the cluster's own nodes."""
+def is_on_link(seen: Seen) -> bool:
+    """Whether nodes have routes to each other's pods by their addresses, which is possible in one network alone."""
+    return is_kindnet(seen.daemon_sets) or is_host_gw(node.annotations for node in seen.nodes)
+
+
+def is_host_gw(annotations: Iterable[Mapping[str, str]]) -> bool:
+    """Whether flannel connects nodes with these annotations by host-gw."""
+    return {one[BACKEND] for one in annotations if BACKEND in one} == {"host-gw"}
+
+
+def is_kindnet(daemon_sets: Iterable[str]) -> bool:
+    """Whether kindnet connects the pods. A worker off the link of the cluster's nodes would break it there."""
     return any(name.startswith("kindnet") for name in daemon_sets)
 
 
@@ -72,7 +92,8 @@ def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
             ABOUT,
             "change",
             "flannel with host-gw needs all nodes in one network, and the lab's router is in between.",
-            "Add --set network.cni=l3, and set routes to the workers' pods on the cluster's nodes.",
+            "Attach the workers with --attachment attached, if the cluster is on this host. Otherwise add --set "
+            "network.cni=l3, and set routes to the workers' pods on the cluster's nodes.",
         )
     seen = ", ".join(sorted(f"{name}, VNI {'unknown' if vni is None else vni}" for name, vni in backends))
     if backends == {("vxlan", WINDOWS_VNI)}:

@@ -6,17 +6,16 @@ import re
 from collections.abc import Sequence
 
 from winlab.design.catalog import versions
-from winlab.design.clusters import known, networks
-from winlab.design.clusters.model import Finding, Kind, Reach, Seen
+from winlab.design.clusters import known, networks, ways
+from winlab.design.clusters.model import Ends, Finding, Kind, Reach, Seen
 
 OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubernetes.io/releases/version-skew-policy
 MINOR = re.compile(r"v1\.([0-9]{1,4})\.")
 
 
-def findings(seen: Seen, lab_cidr: str, router: str, reach: Sequence[Reach]) -> list[Finding]:
+def findings(seen: Seen, ends: Ends, reach: Sequence[Reach]) -> list[Finding]:
     """All rows of the verdict, in the order in which they matter.
 
-    :param lab_cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
     :param reach: the addresses of the API server that nodes could use.
     """
     kind = known.of(seen)
@@ -26,8 +25,8 @@ def findings(seen: Seen, lab_cidr: str, router: str, reach: Sequence[Reach]) -> 
         _credentials(seen),
         _roles(seen, kind),
         *_reach(reach),
-        _way_back(lab_cidr, router),
-        networks.finding(seen, kind),
+        *ways.findings(ends),
+        networks.finding(seen, kind, attached=ends.attachment == "attached"),
         _kubelets(kind),
         *kind.findings(seen),
     ]
@@ -102,16 +101,6 @@ def _unreached(about: str, one: Reach, reached: bool) -> Finding:
     if reached:
         return Finding(about, "change", f"{says} Pods on Windows are sent there, too.", "Allow the connection.")
     return Finding(about, "refused", says, "Allow the connection, or give another address with --server.")
-
-
-def _way_back(lab_cidr: str, router: str) -> Finding:
-    return Finding(
-        "the API reaches workers",
-        "change",
-        f"The cluster's nodes need a route to the lab's network {lab_cidr}, for logs, exec and pods.",
-        f"On each of them: ip route add {lab_cidr} via {router}. If this host is not in their network, use this host's "
-        "address there in place of the router's.",
-    )
 
 
 def _kubelets(kind: Kind) -> Finding:

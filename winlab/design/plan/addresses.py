@@ -54,6 +54,19 @@ def inner(cidr: str, offset: int) -> str:
     return str(ipaddress.IPv4Network(cidr)[offset])
 
 
+def window(cidr: str, lab: str) -> ipaddress.IPv4Network:
+    """The part of a network with others' machines in it that a lab takes addresses from: a /24, or a whole smaller one.
+
+    It is in the upper half, which its name decides: Docker hands addresses out from the lowest on.
+    """
+    network = ipaddress.IPv4Network(cidr)
+    if network.prefixlen >= 24:
+        return network
+    every = list(network.subnets(new_prefix=24))
+    upper = every[len(every) // 2 :]
+    return upper[int.from_bytes(hashlib.sha256(f"window/{lab}".encode()).digest()[:4]) % len(upper)]
+
+
 def blocks(external_cidr: str, taken: Iterable[str]) -> list[int]:
     """The numbers of the blocks that external addresses are in, sorted."""
     first = int(ipaddress.IPv4Network(external_cidr).network_address)

@@ -39,6 +39,7 @@ OF_THE_NETWORK: Mapping[str, tuple[str, str]] = {
     "mtu": ("network.mtu", "guests learn it when they boot, and the pods' network is made for it"),
     "router_external": ("external addresses", "the API server's certificate has its address"),
     "external_cidr": ("the host's external network", "the nodes' certificates have addresses of the old one"),
+    "attachment": ("network.attachment", "nodes, certificates and the cluster know the addresses that follow from it"),
     "reach": ("network.reach", "the router has another MAC for it, by which the host's firewall knows what it may do"),
 }
 OF_THE_CLUSTER: Mapping[str, tuple[str, str]] = {
@@ -297,7 +298,12 @@ def _proxy(proxy: Proxy | None) -> str:
 
 
 def _usual(name: str, value: Any) -> Any:
-    usual = {"reach": "internet", "tainted": True, "made_with": distributions.DEFAULT}  # lasting() leaves them out
+    usual = {  # lasting() leaves them out
+        "reach": "internet",
+        "attachment": "nat",
+        "tainted": True,
+        "made_with": distributions.DEFAULT,
+    }
     return usual.get(name) if value is None else value
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 API_PORT = 6443
 DOMAIN = "cluster.local"
+ON_LINK = "host-gw"  # the profile for clusters whose nodes have routes to each other's pods in one network
 WITH_WINDOWS, LINUX_ALONE = "calico-vxlan", "l3"  # the profiles used if neither spec nor image names one
 
 
@@ -126,12 +127,12 @@ def _check_support(nodes: Sequence[NodePlan], profile: str) -> None:
 
 
 def decide_joined(
-    spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, mtu: int, foreign: ForeignCluster
+    spec: Spec, nodes: Sequence[NodePlan], external_cidr: str, mtu: int, foreign: ForeignCluster, cidr: str
 ) -> ClusterPlan:
     """What workers need to know about the external cluster that they join.
 
     :param mtu: the largest packet between nodes.
-
+    :param cidr: the lab's inner network.
     :raises UsageError: no known versions fit the cluster's, or these nodes can't take part in its pod network.
     """
     if spec.kubernetes.distribution != known.DEFAULT.name:
@@ -149,7 +150,7 @@ def decide_joined(
     _check_support(nodes, profile)
     pods = cni.network(
         cni.get(profile),
-        lab_cidr=spec.network.cidr,
+        lab_cidr=cidr,
         external_cidr=external_cidr,
         mtu=mtu,
         pod_cidr=foreign.pod_cidr,
@@ -209,6 +210,8 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             cure="Leave network.cni out.",
         )
     suggested = _suggested(nodes) if windows_releases(nodes) else cni.ELSEWHERE.name
+    if foreign.on_link and spec.network.attachment == "attached" and windows_releases(nodes):
+        suggested = ON_LINK
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(

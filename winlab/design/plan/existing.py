@@ -11,6 +11,18 @@ HTTPS = 443
 
 
 @dataclass(frozen=True)
+class LocalBridge:
+    """A bridge of this host that nodes of an external cluster are on, such as a container network's.
+
+    ``address`` is the host's own on it, and ``cidr`` the network that it is in.
+    """
+
+    name: str
+    cidr: str
+    address: str
+
+
+@dataclass(frozen=True)
 class ForeignCluster:
     """What is known about an external cluster.
 
@@ -19,6 +31,9 @@ class ForeignCluster:
     the cluster's CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note``
     says what was found. ``kind`` is what made it. ``proxies`` are the systems on whose nodes it runs kube-proxy itself.
     With ``allocates`` it gives each node a pod CIDR; with ``in_agents`` its own agents connect pods, and no DaemonSet.
+    ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them has routes to the others' pods by their
+    addresses, which is possible in one network alone. ``bridge`` is the one that they are on, if workers are to be
+    attached to it.
     """
 
     server: str
@@ -36,6 +51,9 @@ class ForeignCluster:
     proxies: tuple[SystemName, ...] = ("linux",)
     allocates: bool = True
     in_agents: bool = False
+    addresses: tuple[str, ...] = ()
+    on_link: bool = False
+    bridge: LocalBridge | None = None
 
     @property
     def endpoint(self) -> str:

@@ -88,6 +88,16 @@ class Moves(BaseModel):
     until: str
 
 
+class Way(BaseModel):
+    """How a lab's network is reached through this host without translation: by its router's external address, from an
+    external cluster's networks alone."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    router: str
+    networks: tuple[str, ...]
+
+
 class _Record(BaseModel):
     recorded: bool = Field(default=False, description="False: nothing was recorded, these are the defaults")
     joined: str = Field(
@@ -130,6 +140,16 @@ class _Record(BaseModel):
         exclude_if=lambda value: value is None,
         description="where this host receives machines that move while they run, and until when its certificate for "
         "that is valid; none: it has none",
+    )
+    attached: tuple[str, ...] = Field(
+        default=(),
+        exclude_if=lambda value: not value,
+        description="bridges of this host, such as a container network's, that labs can be attached to",
+    )
+    ways: dict[str, Way] = Field(
+        default_factory=dict,
+        exclude_if=lambda value: not value,
+        description="networks of labs that external clusters reach through this host without translation",
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from winlab import settings
 from winlab.design.catalog import recipes
-from winlab.design.plan import addons, addresses, golden, linux, placement, resolvers, windows
+from winlab.design.plan import addons, addresses, attachment, golden, linux, placement, resolvers, windows
 from winlab.design.plan import cluster as clusters
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.kept import Kept
@@ -85,16 +85,17 @@ def make(
             )
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
     outside = _outside(spec, lab, facts, len(controllers), standing)
-    cidr, floating = spec.network.cidr, iter(outside[1:])
+    where = attachment.places(spec, lab, foreign)
+    cidr, floating = where.cidr, iter(outside[1:])
 
     def place(name: str, offset: int) -> Place:
         same = None if kept is None else kept.node(name)
-        return Place(lab, name, addresses.inner(cidr, offset) if same is None else same.address, next(floating), same)
+        return Place(lab, name, where.inner(offset) if same is None else same.address, next(floating), same)
 
     nodes: list[NodePlan] = []
     for number in controllers:
-        where = place(f"controller-{number}", addresses.FIRST_CONTROLLER + number - 1)
-        nodes.append(linux.controller(spec.controllers, where, stock))
+        at = place(f"controller-{number}", addresses.FIRST_CONTROLLER + number - 1)
+        nodes.append(linux.controller(spec.controllers, at, stock))
     installed: list[NodePlan] = []
     places = pools.places(spec.pools)
     for pool in spec.pools:
@@ -111,7 +112,7 @@ def make(
             for some in (nodes, installed)
         )
     mtu = _mtu(spec, facts, nodes, standing)
-    cluster = _cluster(spec, nodes, outside[0], facts, mtu, foreign)
+    cluster = _cluster(spec, nodes, outside[0], facts, mtu, foreign, cidr)
     inside = resolvers.inside(cidr, cluster, joins=foreign is not None)
     planned = Plan(
         lab=lab,
@@ -119,8 +120,8 @@ def make(
         network=NetworkPlan(
             switch=f"winlab-{lab}",
             router=f"winlab-{lab}-router",
-            cidr=spec.network.cidr,
-            gateway=addresses.inner(spec.network.cidr, 1),
+            cidr=cidr,
+            gateway=where.gateway,
             gateway_mac=addresses.make_mac(lab, "router", "inner") if kept is None else kept.gateway_mac,
             domain=addresses.zone(lab) if kept is None else kept.zone,
             resolvers=resolvers.decide(spec.network.dns, facts.resolvers, inside),
@@ -132,6 +133,7 @@ def make(
             router_external_mac=addresses.router_mac(lab, spec.network.reach),
             reach=spec.network.reach,
             proxy=spec.network.proxy if spec.network.proxy.secure else None,
+            attachment=attachment.decide(spec, foreign, nodes),
         ),
         cluster=cluster,
         nodes=tuple(nodes),
@@ -147,12 +149,18 @@ def make(
 
 
 def _cluster(
-    spec: Spec, nodes: Sequence[NodePlan], router: str, facts: HostFacts, mtu: int, foreign: ForeignCluster | None
+    spec: Spec,
+    nodes: Sequence[NodePlan],
+    router: str,
+    facts: HostFacts,
+    mtu: int,
+    foreign: ForeignCluster | None,
+    cidr: str,
 ) -> ClusterPlan | None:
     """The cluster of those nodes that are members; None if there are none."""
     members = [node for node in nodes if node.is_member]
     if foreign is not None:
-        return clusters.decide_joined(spec, members, facts.external_cidr, mtu, foreign)
+        return clusters.decide_joined(spec, members, facts.external_cidr, mtu, foreign, cidr)
     return clusters.decide(spec, members, router, facts.external_cidr, mtu) if members else None
 
 

@@ -296,11 +296,25 @@ class ClusterPlan(_Model):
         return {**self.model_dump(mode="json", exclude={"source"}), "source": self.source is not None}
 
 
+class AttachmentPlan(_Model):
+    """How an external cluster and the lab reach each other without translation.
+
+    ``networks`` are the cluster's. Routed: the lab's router forwards to them as it is, and ``bridge`` is empty.
+    Attached: the lab's switch is joined to this bridge of the host, whose own address on it is ``host``. The lab's
+    network is then that of the bridge.
+    """
+
+    networks: tuple[str, ...]
+    bridge: str = ""
+    host: str = ""
+
+
 class NetworkPlan(_Model):
     """The lab's switch and router, and the router's external side.
 
     ``reach`` is what nodes reach besides their lab and the internet: with ``labs`` other labs that have it, too, with
-    ``all`` also this host. ``proxy`` is how they reach the internet, if not directly.
+    ``all`` also this host. ``proxy`` is how they reach the internet, if not directly. ``attachment`` is None if the
+    router translates everything that leaves the lab.
     """
 
     switch: str
@@ -318,11 +332,23 @@ class NetworkPlan(_Model):
     router_external_mac: str
     reach: Literal["internet", "labs", "all"] = "internet"
     proxy: Proxy | None = None
+    attachment: AttachmentPlan | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @property
+    def mode(self) -> Literal["nat", "routed", "attached"]:
+        """The kind of attachment."""
+        if self.attachment is None:
+            return "nat"
+        return "attached" if self.attachment.bridge else "routed"
 
     def lasting(self) -> dict[str, Any]:
-        """What identifies the network while its lab exists. The default reach is left out: older labs have none."""
+        """What identifies the network while its lab exists. The default reach is left out: older labs have none.
+
+        Of the attachment only its kind counts: the cluster may get more nodes, and the bridge another name.
+        """
         usual = {"reach"} if self.reach == "internet" else set()
-        return self.model_dump(mode="json", exclude={"resolvers", "proxy", *usual})
+        plain = self.model_dump(mode="json", exclude={"resolvers", "proxy", "attachment", *usual})
+        return plain if self.mode == "nat" else {**plain, "attachment": self.mode}
 
     def without_secrets(self) -> NetworkPlan:
         """The network with a placeholder for the name and password of its proxy."""

@@ -30,8 +30,9 @@ def files(plan: Plan, expand: Expand) -> dict[str, bytes]:
 def _machines(plan: Plan, expand: Expand) -> dict[str, bytes]:
     masked = credentials.masked(plan)
     rows = dataclasses.asdict(topology(plan))
-    if not rows["spread"]:
-        del rows["spread"]
+    for name in ("spread", "untranslated", "acls"):  # most labs have none
+        if not rows[name]:
+            del rows[name]
     contents = {"network.json": (json.dumps(rows, indent=2) + "\n").encode()}
     for node in plan.nodes:
         contents[f"{node.name}/domain.xml"] = domain.domain_xml(

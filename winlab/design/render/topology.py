@@ -18,6 +18,7 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import NodePlan, Plan
 
 LEASE_SECONDS = 86400
+BRIDGED = 1000  # the priority of what may not leave for a network of this host that the lab is attached to
 LINK_LOCAL = "169.254.0.0/16"  # a cloud's metadata service is there, with the host's own credentials
 
 
@@ -88,6 +89,8 @@ class Topology:
 
     ``claims`` are names of ports of the external switch that nothing is plugged into, one for each block of external
     addresses. OVN allows a name once, so that of two labs that take a block at the same time only one gets it.
+    ``untranslated`` are the networks towards which the router translates nothing, as a set of OVN's with a name.
+    ``acls`` are what the switch drops on the way out of a port.
     ``chassis`` is the first hypervisor's. ``spread`` says whether nodes are on others (:mod:`.gateways`).
     """
 
@@ -111,6 +114,13 @@ class Topology:
     balancers: tuple[Balancer, ...]
     chassis: str
     spread: bool = False
+    untranslated: tuple[str, tuple[str, ...]] | None = None
+    acls: tuple[Policy, ...] = ()
+
+
+def physical(bridge: str) -> str:
+    """OVN's name for the network of a bridge of the host (``ovn-bridge-mappings``)."""
+    return f"winlab-{bridge}"
 
 
 def topology(plan: Plan) -> Topology:
@@ -126,7 +136,7 @@ def topology(plan: Plan) -> Topology:
         external_ids=ids,
         switch=net.switch,
         switch_config={"subnet": net.cidr, "exclude_ips": net.gateway},
-        ports=(router_port, *(_node_port(plan, node) for node in plan.nodes)),
+        ports=(router_port, *_bridged(plan), *(_node_port(plan, node) for node in plan.nodes)),
         dhcp_cidr=net.cidr,
         dhcp_options={
             "server_id": net.gateway,
@@ -163,12 +173,51 @@ def topology(plan: Plan) -> Topology:
         balancers=_balancers(plan),
         chassis=plan.host.chassis,
         spread=any(node.hypervisor != HYPERVISOR for node in plan.nodes),
+        untranslated=_untranslated(plan),
+        acls=_acls(plan),
         nats=(
             Nat("snat", net.router_external, net.cidr, ids),
             # pods that talk to the outside under their own addresses
             *(Nat("snat", net.router_external, cidr, ids) for cidr in snat),
             *(Nat("dnat_and_snat", node.floating, node.address, tags.external_ids(plan, node)) for node in plan.nodes),
         ),
+    )
+
+
+def _untranslated(plan: Plan) -> tuple[str, tuple[str, ...]] | None:
+    """The cluster's networks, if the lab is routed to them. A set's name has no hyphens, and a lab's has no dots."""
+    attachment = plan.network.attachment
+    if attachment is None or attachment.bridge:
+        return None
+    return f"winlab.{plan.lab.replace('-', '.')}", attachment.networks
+
+
+def _bridged(plan: Plan) -> tuple[SwitchPort, ...]:
+    """The port by which the lab's switch is joined to a bridge of the host."""
+    attachment = plan.network.attachment
+    if attachment is None or not attachment.bridge:
+        return ()
+    options = (("network_name", physical(attachment.bridge)),)
+    return (SwitchPort(_bridged_name(plan), "unknown", tags.external_ids(plan), "localnet", options),)
+
+
+def _bridged_name(plan: Plan) -> str:
+    return f"{plan.network.switch}-attached"
+
+
+def _acls(plan: Plan) -> tuple[Policy, ...]:
+    """What may not leave for the bridge: all but what is for the cluster, and nothing for the host's address on it.
+
+    The host forwards what comes from such a bridge, so that a node would get past the policies of its own router.
+    """
+    attachment = plan.network.attachment
+    if attachment is None or not attachment.bridge or plan.network.reach == "all":
+        return ()
+    out, theirs = f'outport == "{_bridged_name(plan)}"', ", ".join(attachment.networks)
+    return (
+        Policy(BRIDGED, f"{out} && ip4 && ip4.dst != {{{theirs}}}", "drop"),
+        Policy(BRIDGED, f"{out} && ip4.dst == {attachment.host}", "drop"),
+        Policy(BRIDGED, f"{out} && ip6", "drop"),
     )
 
 

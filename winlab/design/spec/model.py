@@ -22,6 +22,7 @@ from winlab.design.spec.sizes import Mib
 from winlab.design.spec.systems import LinuxSystem, require, system
 
 Reach = Literal["internet", "labs", "all"]
+Attachment = Literal["nat", "routed", "attached"]
 
 
 class Controllers(Model):
@@ -122,7 +123,24 @@ class Network(Model):
         otherwise="chosen by the lab's name",
         example=3,
     )
+    attachment: Attachment = option(
+        "nat",
+        "How workers and the external cluster that they join reach each other (docs/attachment.md); attached: in the "
+        "same network of this host",
+        example="attached",
+    )
+    routed: tuple[str, ...] = option(
+        (),
+        "The cluster's networks towards which nothing is translated, if the attachment is routed",
+        otherwise="the addresses of its nodes, and its pods",
+        example=["192.0.2.0/24"],
+    )
     proxy: Proxy = Proxy()
+
+    @field_validator("routed")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(str(ipaddress.IPv4Network(network)) for network in value)
 
     @field_validator("cidr")
     @classmethod

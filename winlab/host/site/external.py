@@ -69,7 +69,7 @@ def ensure(known: HostFacts, record: Record, progress: Progress) -> None:
 
     :raises HostError: the kernel refuses the firewall table, or the program does not start.
     """
-    firewall.ensure_forwarding(known.external_cidr, known.datapath, record, progress, known.tunnel_mtu)
+    firewall.ensure_forwarding(known, record, progress)
     own = known.bridge_address
     prefix = known.external_network.prefixlen
     fabric.ensure_address(own, prefix, progress)

@@ -17,6 +17,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("folder", folder.cluster_access),
     ("network", network.bridge),
     ("network", network.firewall_table),
+    ("network", network.attachment),
     ("network", network.rows),
     ("network", network.daemons),
     ("volume", volumes.own),

@@ -17,6 +17,7 @@ from winlab.engine.run import Run
 from winlab.errors import HostError
 from winlab.events import Progress
 from winlab.host import fabric, firewall
+from winlab.operations import attachment as attachments
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.steps.foundation import FOLLOW_SECONDS
 
@@ -90,6 +91,17 @@ def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
     table, action = f"firewall table inet {firewall.TABLE}", "written again" if mendable else SETUP
     drift = Drift("network", "", table, "as setup writes it", trouble, action, mendable)
     yield Finding(drift, firewall.restore if mendable else None)
+
+
+def attachment(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """What this host does for a lab that is routed or attached to an external cluster."""
+    trouble, command = attachments.trouble(subject.run.plan)
+    if not trouble:
+        return
+    mendable = os.geteuid() == 0 and "any more" not in trouble
+    mode, action = subject.run.plan.network.mode, "set up again" if mendable else f"run '{command}'"
+    drift = Drift("network", "", "attachment", mode, trouble, action, mendable)
+    yield Finding(drift, partial(attachments.restore, subject.run.plan) if mendable else None)
 
 
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:

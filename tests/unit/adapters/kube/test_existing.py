@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from certificates import CA
 from lab_fakes import Api
 
 from winlab.adapters.kube import existing, probe, tokens
-from winlab.design.plan.existing import ForeignCluster
+from winlab.design.plan.existing import ForeignCluster, LocalBridge
 from winlab.errors import ClusterError, UsageError
 
 GROUP = "system:bootstrappers:kubeadm:default-node-token"
@@ -57,6 +58,23 @@ def api(**changes: Any) -> Api:
 def test_a_worker_that_would_break_the_network_is_refused() -> None:
     with pytest.raises(UsageError, match="break the cluster's own network"):
         existing.read(api(get_daemonsets=daemon_sets("kube-proxy", "kindnet")))
+    found = existing.read(api(get_daemonsets=daemon_sets("kube-proxy", "kindnet")), attached=True)
+    assert (found.on_link, found.cni) == (True, None)
+
+
+def test_the_address_of_a_node_is_its_first_of_ipv4() -> None:
+    rows = [("Hostname", "cp"), ("InternalIP", "fd00::2"), ("InternalIP", "172.18.0.2"), ("InternalIP", "172.18.0.3")]
+    named = {"metadata": {"name": "cp"}}
+    node = {**named, "status": {"addresses": [{"type": kind, "address": address} for kind, address in rows]}}
+    assert probe.node(node).address == "172.18.0.2"
+    assert probe.node({**named, "status": {}}).address == probe.node(named).address == ""
+
+
+def test_an_attached_lab_has_the_api_server_in_its_own_network() -> None:
+    found = existing.read(api())
+    assert any("is in the lab's own network" in one for one in existing.problems(found, "192.0.2.0/24", [], 35))
+    bridge = LocalBridge("br-1", "192.0.2.0/24", "192.0.2.1")
+    assert existing.problems(replace(found, bridge=bridge), "192.0.2.0/24", [], 35) == []
 
 
 # -- tokens

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from winlab.design.clusters import known, verdict
-from winlab.design.clusters.model import Reach, Seen, SeenNode
+from winlab.design.clusters.model import Ends, Reach, Seen, SeenNode
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "join"
 VERSION = "v1.36.1"
+ENDS = Ends("10.77.0.0/24", "172.31.240.16")
 K3S_ARGS, RKE2_ARGS = "k3s.io/node-args", "rke2.io/node-args"
 OPEN, TUNNEL = '["server","--egress-selector-mode","disabled"]', '["server","--disable","traefik"]'
 
@@ -75,7 +76,7 @@ def test_the_ca_s_differ_where_the_flags_do() -> None:
 
 
 def levels(seen: Seen, reach: tuple[Reach, ...] = (Reach("192.0.2.10:6443"),)) -> dict[str, tuple[str, str, str]]:
-    rows = verdict.findings(seen, "10.77.0.0/24", "172.31.240.16", reach)
+    rows = verdict.findings(seen, ENDS, reach)
     return {row.about: (row.level, row.says, row.cure) for row in rows}
 
 
@@ -162,7 +163,7 @@ def test_reach() -> None:
         "refused", "192.0.2.10:6443: timed out.",
     )  # fmt: skip
     one, other = Reach("192.0.2.10:6443"), Reach("172.18.0.2:6443", "timed out")
-    rows = verdict.findings(seen, "10.77.0.0/24", "r", (one, other))
+    rows = verdict.findings(seen, ENDS, (one, other))
     assert [row.level for row in rows if row.about == about] == ["ok", "change"]
     assert verdict.refusals(rows) == []
     here = levels(seen, (Reach("192.0.2.10:6443", here=True),))[about]
@@ -171,7 +172,7 @@ def test_reach() -> None:
 
 def test_the_whole_verdict_of_a_cluster_that_is_fit() -> None:
     seen = replace(SEEN["kubeadm"], **FIT)
-    rows = verdict.findings(seen, "10.77.0.0/24", "172.31.240.16", (Reach("192.0.2.10:6443"),))
+    rows = verdict.findings(seen, ENDS, (Reach("192.0.2.10:6443"),))
     assert [(row.about, row.level) for row in rows] == [
         ("distribution", "ok"),
         ("version", "ok"),
