@@ -210,7 +210,8 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
             cure="Leave network.cni out.",
         )
     suggested = _suggested(nodes) if windows_releases(nodes) else cni.ELSEWHERE.name
-    if foreign.on_link and spec.network.attachment == "attached" and windows_releases(nodes):
+    ours = windows_releases(nodes) or foreign.in_agents  # nothing of the cluster connects their pods
+    if ours and foreign.on_link and spec.network.attachment == "attached":
         suggested = ON_LINK
     profile = foreign.cni or asked or suggested
     if profile is None:

@@ -45,6 +45,14 @@ def test_an_attached_lab_has_addresses_of_the_cluster_s_network() -> None:
     assert plan.network.attachment.networks == ("172.18.0.0/16", "10.244.0.0/16")
 
 
+@pytest.mark.parametrize(("in_agents", "profile"), [(True, "host-gw"), (False, "elsewhere")])
+def test_attached_linux_nodes_get_routes_where_the_cluster_s_agents_alone_have_flannel(
+    in_agents: bool, profile: str
+) -> None:
+    linux = made(ATTACHED, "workers.os=debian-13", cluster=replace(CLUSTER, in_agents=in_agents))
+    assert linux.cluster.profile == profile
+
+
 @pytest.mark.parametrize(("cidr", "gateway"), [("192.168.49.0/24", ".254"), ("192.168.49.0/25", ".126")])
 def test_a_small_network_is_shared_as_a_whole(cidr: str, gateway: str) -> None:
     bridge = LocalBridge("virbr1", cidr, "192.168.49.1")
