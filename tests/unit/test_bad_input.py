@@ -13,7 +13,7 @@ from typing import Any
 import isos
 import pytest
 
-from winlab.adapters.kube import diagnose, existing, kubeconfig, reduced
+from winlab.adapters.kube import diagnose, kubeconfig, reading, reduced
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import screen
 from winlab.addons import record
@@ -164,7 +164,7 @@ def test_a_result_of_cloud_init_of_another_shape(told: str) -> None:
 
 def test_a_malformed_version() -> None:
     with pytest.raises(ClusterError) as caught:
-        existing.version(Says('{"serverVersion": {"gitVersion": "x"}}'))
+        reading.version(Says('{"serverVersion": {"gitVersion": "x"}}'))
     assert caught.value.why
 
 

@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from fuzzing import parser
 
 from winlab import documents
-from winlab.adapters.kube import authority, diagnose, discovery, existing, identity, kubeconfig, probe, reduced
+from winlab.adapters.kube import authority, diagnose, discovery, identity, kubeconfig, probe, reading, reduced
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.addons import record
 from winlab.checks import objects
@@ -126,7 +126,7 @@ NODE: dict[str, Any] = {
 
 @parser("kubectl-version", lambda: [b'{"serverVersion": {"gitVersion": "v1.36.3"}}'], mutation.JSON, 0.5)
 def version(content: bytes, folder: Path) -> None:
-    existing.version(_Says(text(content)))
+    reading.version(_Says(text(content)))
 
 
 def config_map() -> bytes:
@@ -146,7 +146,7 @@ def in_data(rng: mutation.random.Random, content: bytes) -> bytes:
 
 @parser("config-map", lambda: [config_map()], (in_data, in_data, in_data, *mutation.JSON))
 def kubeadm_config(content: bytes, folder: Path) -> None:
-    existing._document(_Says(text(content)), known.DEFAULT.published.cluster, known.DEFAULT)
+    reading.document(_Says(text(content)), known.DEFAULT.published.cluster)
 
 
 @parser(
@@ -203,7 +203,7 @@ def api_lists(content: bytes, folder: Path) -> None:
         with suppress(WinlabError):
             read()
     with suppress(WinlabError), understood("The cluster"):
-        existing.network(kubectl, kubectl.get("daemonsets")["items"])
+        reading.network(kubectl, kubectl.get("daemonsets")["items"])
     kubectl.get("nodes")
 
 
