@@ -28,7 +28,7 @@ Check = Annotated[
     typer.Option("--check", help="Only show what the cluster needs; 2: no worker can join."),
 ]
 CHANGES, SOURCES = ChangeFlags(), SourceFlags()
-HELP = f"""Make a lab of workers that join an external cluster, such as one of {distributions.DEFAULT}, k3s or MicroK8s.
+HELP = f"""Make a lab of workers that join an external cluster, such as one of {" or ".join(distributions.NAMES)}.
 
 Without --kubeconfig, list the clusters that this host shows.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import plans
 import pytest
 import yaml
 
+from winlab.adapters.kube import endpoint, identity
+from winlab.adapters.kube.identity import Authorities
 from winlab.design import spec
 from winlab.design.clusters.model import Seen
 from winlab.errors import HostError
@@ -21,18 +23,24 @@ from winlab.site import Site
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The addresses that were tried. 192.0.2.10 is this host, 192.0.2.99 does not answer."""
-    seen: list[tuple[str, int]] = []
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that were tried.
 
-    def connect(address: tuple[str, int], _seconds: float) -> object:
+    192.0.2.10 is this host, 192.0.2.99 does not answer, and 192.0.2.66 has another certificate.
+    """
+    seen: list[str] = []
+
+    def connect(address: str, ca: str) -> bool:
+        assert ca == "servers"
         seen.append(address)
-        if address[0] == "192.0.2.99":
+        if address.startswith("192.0.2.99"):
             raise TimeoutError("timed out")
-        own = "192.0.2.10" if address[0] == "192.0.2.10" else "192.0.2.7"
-        return nullcontext(SimpleNamespace(getsockname=lambda: (own, 1), getpeername=lambda: address))
+        if address.startswith("192.0.2.66"):
+            raise ssl.SSLError("certificate verify failed")
+        return address.startswith("192.0.2.10:")
 
-    monkeypatch.setattr(clusters.socket, "create_connection", connect)
+    monkeypatch.setattr(endpoint, "connect", connect)
+    monkeypatch.setattr(identity, "authorities", lambda _kubectl: Authorities("servers", "clients"))
     monkeypatch.setattr(facts, "read_facts", lambda: plans.TCG)
     monkeypatch.setattr(attachment, "bridge_of", lambda _nodes: None)
     return seen
@@ -45,7 +53,7 @@ def verdict(
     *endpoints: str,
     server: str = "",
     changes: tuple[str, ...] = (),
-) -> clusters.Verdict:
+) -> clusters.ClusterVerdict:
     path = tmp_path / "config"
     rows = {
         "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
@@ -65,15 +73,15 @@ def verdict(
     return clusters.check(spec.load("1-1-1", changes), "lab", Site(), ignore, path, server=server)
 
 
-def reach(found: clusters.Verdict) -> list[tuple[str, str]]:
+def reach(found: clusters.ClusterVerdict) -> list[tuple[str, str]]:
     return [(row.level, row.says.split()[0].rstrip(":")) for row in found.rows if row.about == "workers reach the API"]
 
 
 def test_the_kubeconfig_s_server_and_the_published_ones_are_tried(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[str]
 ) -> None:
     found = verdict(monkeypatch, tmp_path, "192.0.2.1:6443", "192.0.2.1:6443", "192.0.2.99:6443")
-    assert tried == [("192.0.2.1", 6443), ("192.0.2.99", 6443)]
+    assert tried == ["192.0.2.1:6443", "192.0.2.99:6443"]
     assert reach(found) == [("ok", "192.0.2.1:6443"), ("change", "192.0.2.99:6443")]
     assert (found.kind, found.refused) == ("kubeadm", False)
     assert [row.cure for row in found.rows if "via 172.31." in row.cure]
@@ -81,7 +89,7 @@ def test_the_kubeconfig_s_server_and_the_published_ones_are_tried(
 
 @pytest.mark.parametrize("at", ["127.0.0.1:6443", "localhost:6443", "0.0.0.0:6550", "[::1]:6443"])
 def test_loopback_is_of_no_use_to_nodes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[tuple[str, int]], at: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[str], at: str
 ) -> None:
     assert verdict(monkeypatch, tmp_path, at).refused
     assert tried == []
@@ -90,17 +98,25 @@ def test_loopback_is_of_no_use_to_nodes(
 
 
 def test_a_cluster_on_this_host_must_be_allowed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[str]
 ) -> None:
     assert reach(verdict(monkeypatch, tmp_path, "192.0.2.10:6443"))[0][0] == "change"
     allowed = verdict(monkeypatch, tmp_path, "192.0.2.10:6443", changes=("network.reach=all",))
     assert reach(allowed) == [("ok", "192.0.2.10:6443")]
     assert reach(verdict(monkeypatch, tmp_path, "192.0.2.99")) == [("refused", "192.0.2.99")]
-    assert tried[-1] == ("192.0.2.99", 443)
+
+
+def test_an_address_with_another_certificate_is_of_no_use(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[str]
+) -> None:
+    (row,) = [one for one in verdict(monkeypatch, tmp_path, "192.0.2.66:6443").rows if "192.0.2.66" in one.says]
+    assert (row.level, tried) == ("refused", ["192.0.2.66:6443"])
+    assert "certificate verify failed" in row.says
+    assert endpoint.NAMELESS in row.says
 
 
 def test_a_host_that_is_not_set_up_gets_a_verdict_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[tuple[str, int]]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tried: list[str]
 ) -> None:
     def fail() -> None:
         raise HostError("not set up")
