@@ -277,7 +277,7 @@ def _validated(raw: object) -> dict[str, AddonSettings]:
 def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
     """The errors, with a list of the known add-ons in place of pydantic's 'extra inputs are not permitted'."""
     for item in error.errors():
-        kind: str | PydanticCustomError = PydanticCustomError(item["type"], item["msg"])
+        kind: str | PydanticCustomError = PydanticCustomError(item["type"], item["msg"], item.get("ctx"))
         if item["type"] == "extra_forbidden":
             name = str(item["loc"][0])
             if len(item["loc"]) == 1:

@@ -91,7 +91,7 @@ def test_a_lab_without_add_ons_does_not_ask_for_any(distribution: partial[Distri
         ),
         (
             "addons:\n  metrics-server: {resolution: 5}",
-            "addons.metrics-server.resolution: Input should be greater than",
+            "addons.metrics-server.resolution: should be at least 10",
         ),
         ("addons: [metrics-server]", "line 1: addons: addons should be a mapping"),
         ("addons:\n  motd:", "addons.motd.text: Field required"),
