@@ -1,4 +1,4 @@
-"""Whether a lab and an external cluster will reach each other, before machines are made; and what is left of that."""
+"""Whether and how a lab and an external cluster will reach each other, before machines are made; and what is left of that."""
 
 from __future__ import annotations
 
@@ -84,6 +84,29 @@ def require(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None
         cure = f"Allow connections to the kubelets, TCP {KUBELET}."
     if trouble:
         raise UsageError("The lab and the cluster would not reach each other.", why=f"{trouble}.", cure=cure)
+
+
+def between(plan: Plan) -> str:
+    """What keeps pods on both sides of the lab's router apart, as a sentence; empty if nothing does. Pure."""
+    if plan.network.mode != "nat":
+        return ""
+    return (
+        " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if you "
+        "provide another way."
+    )
+
+
+def ways(plan: Plan) -> list[str]:
+    """What the user sets so that the cluster's nodes reach the lab's. Pure."""
+    net = plan.network
+    if net.mode == "nat":
+        return [
+            f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
+            f"{net.router_external}."
+        ]
+    if net.mode == "routed":
+        return [f"Each node of it on another host needs a route: {net.cidr} via this host's address there."]
+    return []
 
 
 def trouble(plan: Plan) -> tuple[str, str]:

@@ -278,7 +278,7 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     net, profile = plan.network, plan.cluster.profile
     lines = [
         f"The cluster at {cluster.external}: Kubernetes {cluster.version}, {cluster.cni_note}.",
-        *_ways(plan),
+        *attachment.ways(plan),
     ]
     if net.mode == "attached":
         return lines
@@ -288,30 +288,8 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
-        lines.append(f"{profile}'s parts in pods are that cluster's own, also for Windows.{_between(plan)}")
+        lines.append(f"{profile}'s parts in pods are that cluster's own, also for Windows.{attachment.between(plan)}")
     return lines
-
-
-def _between(plan: Plan) -> str:
-    if plan.network.mode != "nat":
-        return ""
-    return (
-        " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if you "
-        "provide another way."
-    )
-
-
-def _ways(plan: Plan) -> list[str]:
-    """What the user sets so that the cluster's nodes reach the lab's. Pure."""
-    net = plan.network
-    if net.mode == "nat":
-        return [
-            f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
-            f"{net.router_external}."
-        ]
-    if net.mode == "routed":
-        return [f"Each node of it on another host needs a route: {net.cidr} via this host's address there."]
-    return []
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
