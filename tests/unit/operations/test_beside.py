@@ -96,8 +96,10 @@ def test_a_lab_with_a_cluster_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
     plan = plans.make(plans.KVM, *BESIDE)
     every = machines(plan)
+    standing = SimpleNamespace(folder=LabFolder("lab"), pace=SimpleNamespace(scale=1.0))
 
     @contextmanager
     def hypervisors(_self: Site) -> Any:
@@ -105,9 +107,7 @@ def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(Site, "hypervisors", hypervisors)
     monkeypatch.setattr(Site, "host_facts", plans.KVM)
-    monkeypatch.setattr(
-        access.LabOnSite, "find", lambda *_: SimpleNamespace(folder=None, pace=SimpleNamespace(scale=1.0))
-    )
+    monkeypatch.setattr(access.LabOnSite, "find", lambda *_: standing)
     monkeypatch.setattr(look, "find", lambda *_: every)
     monkeypatch.setattr(access.Kubectl, "of", lambda _: None)
     found, _ = access.of("lab", Site())
