@@ -14,7 +14,7 @@ from winlab.design.catalog.versions import Versions
 from winlab.design.contract import Call
 from winlab.design.distribution.k3s import calls, files
 from winlab.design.distribution.model import ClusterSettings, Distribution, Member, Membership
-from winlab.design.system import LINUX, System
+from winlab.design.system import System
 
 PINS = Path(__file__).parent / releases.FILE
 COREDNS = "coredns/coredns"
@@ -59,7 +59,7 @@ class K3s(Distribution):
     def programs(self, system: System) -> tuple[tuple[str, str], ...]:
         """Linux nodes share one CD, so workers have k3s, too, and controllers the kubelet."""
         theirs = self._workers.programs(system)
-        return (*theirs, (self.name, self.name)) if system is LINUX else theirs
+        return (*theirs, (self.name, self.name)) if system.control_plane else theirs
 
     def images(self, system: System) -> tuple[tuple[str, str], ...]:
         """Those of workers, without a control plane."""
