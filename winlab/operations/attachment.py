@@ -1,4 +1,4 @@
-"""How a lab and an external cluster will reach each other, checked before machines are made; and what is left of that."""
+"""How a lab and an external cluster will reach each other, before machines are made; and what is left of that."""
 
 from __future__ import annotations
 
