@@ -5,37 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from console_page import PAGE
 
 from cast.picture import shown
 from cast.record import Cast, record
 from console_blocks import check
-
-PAGE = """# A page
-
-```console
-$ name=world
-$ echo "hello $name"; echo oops >&2
-hello world
-oops
-$ echo one
-> echo two
-one
-two
-```
-
-```
-$ false
-```
-
-```console
-$ seq 3 | sed 's/^/took /'
-took 17
-...
-$ (exit 22)
-(exit code 22)
-$ cat
-```
-"""
 
 
 def test_a_page_is_run_in_one_shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The wheels work by themselves: winlab's carries images/, unattend/, specs/ and docs/; the stand-in's rehearses."""
+"""The wheels need no checkout: winlab's carries images/, unattend/, specs/ and docs/; the stand-in's rehearses."""
 
 from __future__ import annotations
 

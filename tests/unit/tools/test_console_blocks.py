@@ -5,36 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from console_page import PAGE
 
 import console_blocks
 from console_blocks import Command, commands, pattern
-
-PAGE = """# A page
-
-```console
-$ name=world
-$ echo "hello $name"; echo oops >&2
-hello world
-oops
-$ echo one
-> echo two
-one
-two
-```
-
-```
-$ false
-```
-
-```console
-$ seq 3 | sed 's/^/took /'
-took 17
-...
-$ (exit 22)
-(exit code 22)
-$ cat
-```
-"""
 
 
 def test_a_block_begins_with_a_command() -> None:
