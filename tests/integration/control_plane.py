@@ -50,6 +50,7 @@ class ControlPlane:
         self._start("kube-apiserver", *self._api_server())
         self._await_ready()
         self._start("kube-controller-manager", *self._manager())
+        self._await_manager()
         binding = ("create", "clusterrolebinding", "kubeadm:cluster-admins", "--clusterrole=cluster-admin")
         self.kubectl(*binding, "--group=kubeadm:cluster-admins", admin=self.folder / "super-admin.conf")
         for phase in (("upload-config", "all"), ("bootstrap-token", "--skip-token-print"), ("addon", "kube-proxy")):
@@ -151,13 +152,21 @@ class ControlPlane:
             self._running.append(subprocess.Popen([self._programs[program], *flags], stdout=log, stderr=log))
 
     def _await_ready(self) -> None:
+        self._await("kube-apiserver", "get", "--raw=/readyz")
+
+    def _await_manager(self) -> None:
+        """Its first pass over the namespaces publishes the CA, which nodes need."""
+        self._await("kube-controller-manager", "get", "configmap", "kube-root-ca.crt", "--namespace=kube-system")
+
+    def _await(self, program: str, *asked: str) -> None:
+        """Wait until kubectl succeeds, or the program that was started last has ended."""
         begun = time.monotonic()
         while True:
             try:
-                self.kubectl("get", "--raw=/readyz", admin=self.folder / "super-admin.conf")
+                self.kubectl(*asked, admin=self.folder / "super-admin.conf")
                 return
             except AssertionError:
-                log = (self.folder / "kube-apiserver.log").read_text()[-2000:]
+                log = (self.folder / f"{program}.log").read_text()[-2000:]
                 assert time.monotonic() - begun < READY_SECONDS, log
                 assert self._running[-1].poll() is None, log
                 time.sleep(1)

@@ -117,6 +117,7 @@ class Flagged(ControlPlane):
         self._start("kube-apiserver", *self._api_server())
         self._await_ready()
         self._start("kube-controller-manager", *self._manager())
+        self._await_manager()
 
     def kubeconfig_of(self, text: str, name: str) -> Path:
         """A kubeconfig as a file."""
