@@ -25,6 +25,7 @@ from typing import Any
 
 import pycdlib
 import pytest
+from control_plane import ControlPlane
 from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Winlab, stand_in_medium, text, traces
 from joining import Joined, joining
 from kept import Kept
@@ -38,6 +39,7 @@ from winlab import settings
 from winlab.design.catalog import recipes
 from winlab.events import Quiet
 from winlab.host import packages
+from winlab.host.facts import read_facts
 from winlab.supply.artifacts.bundle.file import open_bundle
 from winlab.supply.images import cache
 
@@ -347,7 +349,8 @@ def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: K
 @pytest.fixture(scope="module")
 def joined(host: None, scripted: Winlab, golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Joined]:
     """A lab that has joined a control plane on this host."""
-    with joining(tmp_path_factory.mktemp("elsewhere"), scripted, golden) as made:
+    elsewhere = ControlPlane(tmp_path_factory.mktemp("elsewhere"), read_facts().external_gateway)
+    with joining(elsewhere, scripted, golden) as made:
         yield made
 
 

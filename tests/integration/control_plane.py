@@ -28,7 +28,7 @@ class ControlPlane:
 
     def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder
-        self.address = address
+        self.address, self.port = address, PORT
         self.admin = folder / "admin.conf"
         self._running: list[subprocess.Popen[bytes]] = []
         known = versions.get()

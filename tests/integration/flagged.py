@@ -1,4 +1,4 @@
-"""Control planes that differ in the flags that distributions give to upstream's programs; on loopback, without nodes.
+"""Control planes that differ in the flags that distributions give to upstream's programs; without nodes of their own.
 
 Flags: k3s pkg/daemons/control/server.go; microk8s-resources/default-args; kubeadm's phases as written on a controller.
 """
@@ -89,8 +89,8 @@ class Authority:
 class Flagged(ControlPlane):
     """etcd, API server and controller manager with the flags of one distribution."""
 
-    def __init__(self, folder: Path, flags: Flags) -> None:
-        super().__init__(folder, HERE)
+    def __init__(self, folder: Path, flags: Flags, address: str = HERE) -> None:
+        super().__init__(folder, address)
         self.flags = flags
         self.port, self._etcd_port, self._peer_port, self._manager_port = _free(4)
         self.servers = Authority(folder, f"{flags.name}-server-ca")
@@ -126,7 +126,10 @@ class Flagged(ControlPlane):
         return path
 
     def _kubeconfig(self, path: Path, certificate: Path, key: Path) -> None:
-        cluster = {"server": f"https://{HERE}:{self.port}", "certificate-authority-data": _coded(self.servers.path)}
+        cluster = {
+            "server": f"https://{self.address}:{self.port}",
+            "certificate-authority-data": _coded(self.servers.path),
+        }
         user = {"client-certificate-data": _coded(certificate), "client-key-data": _coded(key)}
         made = {
             "apiVersion": "v1",
@@ -149,14 +152,17 @@ class Flagged(ControlPlane):
 
     def _api_server(self) -> Sequence[str]:
         flags, at = self.flags, self.folder
-        names = [*map(x509.DNSName, NAMES), *(x509.IPAddress(ipaddress.ip_address(one)) for one in (HERE, "10.43.0.1"))]
+        names = [
+            *map(x509.DNSName, NAMES),
+            *(x509.IPAddress(ipaddress.ip_address(one)) for one in (self.address, "10.43.0.1")),
+        ]
         certificate, key = self.servers.sign("kube-apiserver", names=names)
         to_kubelets = self.clients.sign("kube-apiserver-kubelet-client", "system:masters")
         admission = {"kind": "AdmissionConfiguration", "apiVersion": "apiserver.config.k8s.io/v1"}
         plugins = [{"name": "EventRateLimit", "path": f"{at}/events.yaml"}]
         (at / "admission.yaml").write_text(yaml.safe_dump({**admission, "plugins": plugins}))
         return (
-            *(f"--bind-address={HERE}", f"--advertise-address={HERE}", f"--secure-port={self.port}"),
+            *(f"--bind-address={self.address}", f"--advertise-address={self.address}", f"--secure-port={self.port}"),
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=http://{HERE}:{self._etcd_port}",
             f"--authorization-mode={flags.authorization}",

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from control_plane import PORT, ControlPlane
+from control_plane import ControlPlane
 from harness import Golden, Traces, Winlab, traces
-
-from winlab.host.facts import read_facts
 
 LAB = "it-j"
 
@@ -26,14 +23,13 @@ class Joined:
 
 
 @contextmanager
-def joining(folder: Path, user: Winlab, golden: Golden) -> Iterator[Joined]:
-    """Make the control plane, whose files are in *folder*, and the lab; remove both at the end."""
-    elsewhere = ControlPlane(folder, read_facts().external_gateway)
+def joining(elsewhere: ControlPlane, user: Winlab, golden: Golden) -> Iterator[Joined]:
+    """Make the control plane and the lab; remove both at the end."""
     try:
         elsewhere.start()
         user.ok("destroy", "--lab", LAB, "--anyone")  # of an earlier run
         before = traces()
-        server = f"{elsewhere.address}:{PORT}"
+        server = f"{elsewhere.address}:{elsewhere.port}"
         words = ["join", "--kubeconfig", str(elsewhere.admin), "--server", server, "--rehearse"]
         # the cluster is on this host, which labs reach only if they say so
         command = [*words, *golden.flags, "--set", "network.reach=all", "--lab", LAB]

@@ -1,0 +1,89 @@
+"""A worker joins control planes with the flags of k3s and of MicroK8s, and their API servers reach its kubelet."""
+
+from __future__ import annotations
+
+import re
+import subprocess  # noqa: TID251 - sets the route that winlab names
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import flagged
+import pytest
+import yaml
+from flagged import PODS, Flagged
+from harness import Golden, Winlab, added, is_ready, traces
+from joining import LAB, Joined, joining
+
+from winlab.host.facts import read_facts
+
+pytestmark = pytest.mark.slow  # another cluster and another clone for each: ten minutes on two cores
+
+
+# winlab refuses l3 without shares of the pods' network, and names these flags as the cure
+MICROK8S = replace(flagged.MICROK8S, allocates=True)
+LABELS = {flagged.K3S.name: {"node.kubernetes.io/instance-type": "k3s"}, MICROK8S.name: {"microk8s.io/cluster": "true"}}
+SERVER = "server-1"
+
+
+class Served(Flagged):
+    """With the Node of a server, which no kubelet runs for."""
+
+    def start(self) -> None:
+        super().start()
+        metadata = {"name": SERVER, "labels": LABELS[self.flags.name]}
+        path = self.folder / "server.yaml"
+        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
+        self.kubectl("create", f"--filename={path}")
+        self.kubectl("wait", "--for=jsonpath={.spec.podCIDR}", f"node/{SERVER}", "--timeout=110s")
+
+
+@pytest.fixture(scope="module", params=[flagged.K3S, MICROK8S], ids=lambda flags: flags.name)
+def joined(
+    request: pytest.FixtureRequest,
+    host: None,
+    scripted: Winlab,
+    golden: Golden,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Joined]:
+    """A lab whose worker has joined a control plane on this host."""
+    folder, address = tmp_path_factory.mktemp(request.param.name), read_facts().external_gateway
+    with joining(Served(folder, request.param, address), scripted, golden) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def route(joined: Joined) -> Iterator[None]:
+    """What the user does: the API server reaches the lab's nodes."""
+    said = re.search(r"(10\.77\.\S+) via ([\d.]+)", joined.printed)
+    assert said, joined.printed
+    network, router = said.groups()
+    subprocess.run(["ip", "route", "add", network, "via", router], check=True)
+    yield
+    subprocess.run(["ip", "route", "del", network, "via", router], check=False)
+
+
+def test_the_node_is_ready(joined: Joined) -> None:
+    joined.elsewhere.kubectl("wait", "--for=condition=Ready", "node/node-1", "--timeout=110s")
+    print(joined.elsewhere.kubectl("get", "nodes", "--output=wide"))
+    node: Any = joined.elsewhere.get("node", "node-1")
+    assert is_ready(node)
+    assert node["metadata"]["labels"]["kubernetes.io/os"] == "windows"
+    assert node["spec"]["podCIDR"].startswith(PODS.removesuffix(".0.0/16"))
+
+
+def test_the_api_server_reads_from_the_kubelet_that_it_verifies(joined: Joined, route: None) -> None:
+    # logs and exec use the same connection; pods don't run on the stand-in
+    assert isinstance(joined.elsewhere, Flagged)
+    assert joined.elsewhere.flags.verifies
+    assert joined.elsewhere.kubectl("get", "--raw", "/api/v1/nodes/node-1/proxy/healthz") == "ok"
+    assert "kubelet_node_name" in joined.elsewhere.kubectl("get", "--raw", "/api/v1/nodes/node-1/proxy/metrics")
+
+
+def test_destroy_leaves_nothing_in_the_cluster(joined: Joined, scripted: Winlab) -> None:
+    scripted.ok("destroy", "--lab", LAB)
+    elsewhere = joined.elsewhere
+    assert [node["metadata"]["name"] for node in elsewhere.get("nodes")["items"]] == [SERVER]
+    ours = "clusterrolebindings,serviceaccounts,certificatesigningrequests"
+    assert elsewhere.get(ours, "--all-namespaces", "--selector=winlab.internal/node")["items"] == []
+    assert added(joined.before, traces(), LAB) == []
