@@ -3,12 +3,13 @@
 labs      the golden image, a lab that joins an external cluster, then the shared labs and what is done to them
 hosts     several hosts (tests/hosts). winlab gives a host seconds to answer, so they need their share of the CPUs
 machines  other machines, and what needs a host that is set up
-quiet     the rest: style, types, unit tests, fuzzing, PowerShell, tests without guests
+quiet     style, types, unit tests, fuzzing
+late      PowerShell, tests without guests: after "quiet", and with what the shared labs leave of the CPUs
 
-The shared labs are made when "hosts" and "machines" have ended and "quiet" is at its last command, whose tests mostly
-wait (the fixture ``labs`` waits for that). An emulated cluster takes more than a core even when nothing happens in it,
-and its API server restarts if it gets less: it should stand for as short a time as possible, and almost alone. Until
-then one lane rarely needs both cores, so the lanes share them.
+The shared labs are made when "hosts", "machines" and "quiet" have ended (the fixture ``labs`` waits for that). An
+emulated cluster takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it
+should stand for as short a time as possible, and almost alone. Until then one lane rarely needs both cores, so the
+lanes share them.
 
 Each line of output begins with the name of its lane. Durations, with set-up, go to build/durations/ (durations.py).
 """
@@ -37,19 +38,22 @@ SUDO = (
 )
 HOST_FILE = Path("/etc/winlab/host.yaml")
 WINLAB = [*SUDO, sys.executable, "-m", "winlab"]
-LIMIT = 3000  # seconds for one test of the quiet lane, which may wait for a CPU most of the time
+LIMIT = 3000  # seconds for one test of the last two lanes, which may wait for a CPU most of the time
 TURN = ROOT / "build/labs-turn"  # it exists when the shared labs may be made
 TRACES = [*SUDO, "env", "PYTHONPATH=tests", sys.executable, "-m", "survive.traces"]
 
 
 class Lane:
-    """Commands that run one after another; the later ones also run when an earlier one failed."""
+    """Commands that run one after another; the later ones also run when an earlier one failed.
 
-    def __init__(self, name: str, nice: int, *commands: Sequence[str]) -> None:
+    :param after: the lane that ends before this one begins.
+    """
+
+    def __init__(self, name: str, nice: int, *commands: Sequence[str], after: Lane | None = None) -> None:
         self.name = name
         self.failed: list[str] = []
-        self.at_last = threading.Event()  # its last command has begun, or it has ended
         self._nice = nice
+        self._after = after
         self._commands = commands
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._run)
@@ -57,9 +61,9 @@ class Lane:
     def start(self) -> None:
         self._thread.start()
 
-    def wait(self, until: threading.Event | None = None) -> None:
-        """Wait until it ends, or until an event of it."""
-        while self._thread.is_alive() and not (until and until.is_set()):  # in pieces, so that Ctrl-C arrives
+    def wait(self) -> None:
+        """Wait until it ends."""
+        while self._thread.is_alive():  # in pieces, so that Ctrl-C arrives
             self._thread.join(1)
 
     def interrupt(self) -> None:
@@ -70,11 +74,11 @@ class Lane:
                 os.killpg(self._process.pid, signal.SIGINT)
 
     def _run(self) -> None:
+        if self._after:
+            self._after.wait()
         for command in self._commands:
             if not self._commands:
                 break  # interrupted
-            if command is self._commands[-1]:
-                self.at_last.set()
             begun = time.monotonic()
             code = self._run_one(command)
             said = "passed" if code == 0 else f"ended with exit code {code}"
@@ -113,19 +117,17 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
         return [*SUDO, pytest, "-q", "tests/integration", "-m", " ".join([which, *more]), *words]
 
     unhurried = f"TIMEOUT={LIMIT}"
+    quiet = Lane("quiet", 10, *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")))
+    late = (
+        [*make, "test-powershell", unhurried],
+        integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
+    )
     return [
         Lane("labs", 0, integration("labs", *kept)),
         Lane("hosts", 0, integration("hosts")),
         Lane("machines", 5, integration("machines")),
-        Lane(
-            "quiet",
-            10,
-            [*make, "check", unhurried],
-            [*make, "test-unit", unhurried],
-            [*make, "test-fuzz", unhurried],
-            [*make, "test-powershell", unhurried],
-            integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
-        ),
+        quiet,
+        Lane("late", 15, *late, after=quiet),
     ]
 
 
@@ -136,10 +138,9 @@ def run(every: list[Lane]) -> None:
     for lane in every:
         lane.start()
     try:
-        _, hosts, machines, quiet = every
-        hosts.wait()
-        machines.wait()
-        quiet.wait(quiet.at_last)
+        _, *others, _ = every
+        for lane in others:
+            lane.wait()
         TURN.touch()
         for lane in every:
             lane.wait()

@@ -20,6 +20,7 @@ def difference(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, results.item(done.stdout)
 
 
+@pytest.mark.slow  # two minutes; test_machine_changes.py changes a machine's sizes
 def test_sizes_change_at_the_next_start(labs: Labs) -> None:
     """diff says so before and after; without a restart nothing happens to the node meanwhile."""
     assert difference(labs)[0] == 0
@@ -121,6 +122,7 @@ def test_a_frozen_node_is_unresponsive_and_resumes(labs: Labs, winlab: Winlab) -
     text(labs.a("kubectl", "--", "wait", "--for=condition=Ready", "node/node-1", "--timeout=600s"))
 
 
+@pytest.mark.slow  # two minutes; test_crash.py cuts a machine's power, and test_lab.py boots a lab again
 def test_a_machine_is_killed_on_purpose_and_boots_again(labs: Labs, member: Winlab) -> None:
     """The second lab's only machine, by the account that made it: a power cut, reported as such; cleared, it boots."""
     lab = ("--lab", LAB_B)
