@@ -53,10 +53,11 @@ def joined(
 
 
 @pytest.fixture(scope="module")
-def route(joined: Joined) -> Iterator[None]:
-    """What the user does: the API server reaches the lab's nodes."""
-    said = re.search(r"(10\.77\.\S+) via ([\d.]+)", joined.printed)
-    assert said, joined.printed
+def route(joined: Joined, scripted: Winlab) -> Iterator[None]:
+    """What the verdict says that the user does, so that the API server reaches the lab's nodes."""
+    verdict = scripted.ok(*joined.command, "--check")
+    said = re.search(r"ip route add (\S+) via ([\d.]+)", verdict)
+    assert said, verdict
     network, router = said.groups()
     subprocess.run(["ip", "route", "add", network, "via", router], check=True)
     yield
