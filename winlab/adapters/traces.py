@@ -108,5 +108,9 @@ def _remove_volumes(
     rest = host.pool.names(f"{lab}.")
     above = {base.name: name for name, base in host.pool.backings().items()} if rest else {}
     for volume in rest:
-        needed = f"'{above[volume]}' is based on it" if volume in above else "a machine has it"
+        top = volume
+        while top in above and top.startswith(f"{lab}."):
+            top = above[top]
+        owner = top if top.startswith(f"{lab}.") else top.partition(".")[0]  # a volume of the user, or LAB@SNAPSHOT
+        needed = "a machine has it" if top == volume else f"needed by '{owner}'"
         left("volume", volume, needed if volume_names.is_made(volume) else USERS)

@@ -39,8 +39,10 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
             record(StepDone(lab=lab, step=f"remove {kind} {name}"))
             stopping.check()
 
+        kept: dict[tuple[str, str], list[str]] = {}
+
         def left_alone(kind: traces.Kind, name: str, why: str) -> None:
-            record(Note(lab=lab, text=f"The {kind} '{name}' was left alone: {why}."))
+            kept.setdefault((kind, why), []).append(name)
 
         there = hosts.machines(lab)
         # first, because only the machines show which nodes are the lab's
@@ -52,6 +54,9 @@ def destroy(lab: str, site: Site, tell: Listener, *, anyone: bool = False) -> li
         if commands := attachment.leave([machine.tag for machine in there], site.host_facts):
             record(Note(lab=lab, text=f"This host still routes its network. To end that: {'; '.join(commands)}"))
         problems = traces.remove(lab, hosts, site.overlay, gone, left_alone)
+        for (kind, why), names in kept.items():
+            what = f"The {kind} '{names[0]}' was" if len(names) == 1 else f"{len(names)} {kind}s were"
+            record(Note(lab=lab, text=f"{what} left alone: {why}."))
         try:
             if kubeconfig.forget(lab):
                 gone("context", kubeconfig.name(lab))

@@ -169,7 +169,7 @@ def test_disks_that_something_else_depends_on_stay(host: Host) -> None:
     assert host.gone == [*ALL, "volume lab.node-1.disk-2.qcow2", "volume lab.node-1.seed.iso"]
     assert host.left == [
         f"volume {mine}: winlab did not make it",
-        f"volume {base}: '{mine}' is based on it",
+        f"volume {base}: needed by '{mine}'",
         f"volume {in_use}: a machine has it",
     ]
     assert "lab" not in traces.labs(host.hosts, host.overlay)
@@ -178,6 +178,14 @@ def test_disks_that_something_else_depends_on_stay(host: Host) -> None:
     assert "lab" in traces.labs(host.hosts, host.overlay)
     assert host.remove("lab") == []
     assert host.gone[-2:] == [f"volume {base}", f"volume {in_use}"]
+
+
+def test_disks_of_a_snapshot_stay_and_its_name_is_the_reason(host: Host) -> None:
+    base, middle, saved = "lab.node-1.disk.qcow2", "lab.node-1.disk-2.qcow2", "lab@ready.node-1.disk.qcow2"
+    host.pool.volumes += [middle, saved]
+    host.pool.over = {saved: middle, middle: base}
+    assert host.remove("lab") == []
+    assert host.left == [f"volume {one}: needed by 'lab@ready'" for one in (middle, base)]
 
 
 def test_the_last_copy_of_a_lab_takes_the_disks_under_it_with_it(host: Host) -> None:

@@ -36,6 +36,8 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[WinlabError]:
     def remove(lab: str, _hosts: object, _overlay: object, gone: Report, left: Report) -> object:
         gone("network", lab)
         left("volume", f"{lab}.mine.qcow2", traces.USERS)
+        for drive in ("disk", "store"):
+            left("volume", f"{lab}.node-1.{drive}.qcow2", f"needed by '{lab}@ready'")
         return list(found)
 
     monkeypatch.setattr(connection, "connected", connected)
@@ -52,9 +54,10 @@ def test_the_folder_is_removed_last_and_reported(problems: list[WinlabError]) ->
     assert destroy.destroy("ci", site, events.append) == ["network ci", f"folder {site.folder('ci').path}"]
     assert not site.folder("ci").path.exists()
     assert [event.text for event in events if isinstance(event, Note)] == [
-        "The volume 'ci.mine.qcow2' was left alone: winlab did not make it."
+        "The volume 'ci.mine.qcow2' was left alone: winlab did not make it.",
+        "2 volumes were left alone: needed by 'ci@ready'.",
     ]
-    assert len(events) == 3
+    assert len(events) == 4
 
 
 def test_what_can_t_be_removed_is_reported_and_the_folder_stays(
