@@ -87,7 +87,7 @@ class Go:
         try:
             answer: dict[str, Any] = json.loads(self._run(["list", "-m", "-versions", "-json", path], LIST_SECONDS))
         except run.CommandError as error:
-            raise TransferError(f"The versions of the Go module {path} can't be had.", why=str(error)) from error
+            raise TransferError(f"The versions of the Go module {path} can't be fetched.", why=str(error)) from error
         return stable(answer.get("Versions") or [])
 
     def download(self, path: str, version: str) -> Module:

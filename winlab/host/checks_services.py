@@ -158,7 +158,7 @@ def bridge(host: Host) -> list[Requirement]:
                 "external subnet",
                 Status.WARN,
                 detail,
-                "Two networks with the same addresses can't be told apart.",
+                "winlab can't distinguish two networks with the same addresses.",
                 cure,
             )
         )

@@ -42,7 +42,7 @@ def forget(name: str, site: Site, tell: Listener) -> None:
     if name not in records:
         raise NotFoundError(
             f"There is no hypervisor '{name}'.",
-            cure=f"Besides the first one there are: {', '.join(records) or 'none'}.",
+            cure=f"Besides the first one, the site has: {', '.join(records) or 'none'}.",
         )
     text, record = "", None
     try:

@@ -74,7 +74,7 @@ def program(binary: str, os: SystemName) -> str:
         why=f"It is a program of {' and '.join(others)} nodes."
         if others
         else "The file's name decides which program it is.",
-        cure=f"There are: {', '.join(PROGRAMS[os])}.",
+        cure=f"Choose one of: {', '.join(PROGRAMS[os])}.",
     )
 
 

@@ -291,7 +291,7 @@ def unknown(name: str, site: Site) -> NotFoundError:
     """The error which says that there is no such hypervisor."""
     return NotFoundError(
         f"There is no hypervisor '{name}'.",
-        cure=f"{did_you_mean(name, names(site))}There are: {', '.join(names(site))}.",
+        cure=f"{did_you_mean(name, names(site))}Choose one of: {', '.join(names(site))}.",
     )
 
 

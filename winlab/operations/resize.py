@@ -55,7 +55,7 @@ def _last(plan: Plan, name: str) -> tuple[str, int]:
         raise UsageError(
             f"'{name}' can't be removed: only the last node of its pool can, which is '{members[-1]}'.",
             why="A pool's nodes are named and addressed by their numbers, from 1 to its count.",
-            cure=f"Run 'winlab node remove {members[-1]} --lab {plan.lab}'; or make '{name}' anew with 'winlab node "
+            cure=f"Run 'winlab node remove {members[-1]} --lab {plan.lab}'; or make '{name}' again with 'winlab node "
             f"rebuild {name} --lab {plan.lab}'.",
         )
     return node.pool, len(members) - 1

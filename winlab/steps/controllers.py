@@ -55,6 +55,6 @@ def _require_one(run: Run) -> None:
         raise GuestError(
             f"The API server does not answer: '{name}' is {state}.",
             why="Its machine ended while winlab waited: somebody switched it off, or its QEMU was killed.",
-            cure="Run the same command again: it starts the machine, and goes on.",
+            cure="Run the same command again: it starts the machine and continues.",
             evidence=logs(name, run.lab),
         )

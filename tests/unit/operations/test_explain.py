@@ -17,7 +17,7 @@ from winlab.operations.support_sources import File
 from winlab.steps import evidence
 
 DRIVER = "2026-01-01 10:00:03, Error      SP     Result = 0x80070103"
-NO_SSH = "winlab: phase=bootstrap\r\nwinlab: warning=ssh: OpenSSH can't be had\r\nwinlab: phase=ready\r\n"
+NO_SSH = "winlab: phase=bootstrap\r\nwinlab: warning=ssh: OpenSSH is not available\r\nwinlab: phase=ready\r\n"
 
 
 def archive(path: Path, members: dict[str, bytes], mode: str = "w:gz", top: str = "winlab-support-lab/") -> Path:

@@ -208,7 +208,7 @@ def test_one_is_shown_with_its_facts_and_versions(world: World) -> None:
     assert hosts().show(HYPERVISOR).facts == FIRST.machine
     with pytest.raises(NotFoundError, match="no hypervisor 'x'") as caught:
         hosts().show("x")
-    assert caught.value.cure == f"There are: {HYPERVISOR}, b."
+    assert caught.value.cure == f"Choose one of: {HYPERVISOR}, b."
 
 
 def test_one_with_machines_of_labs_is_not_removed(world: World) -> None:

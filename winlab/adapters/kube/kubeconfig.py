@@ -174,7 +174,7 @@ def read(folder: LabFolder) -> str:
         raise WinlabError(
             f"The kubeconfig of the lab '{folder.lab}' is damaged.",
             why=str(error),
-            cure="Remove it, and run the lab's create command again: it fetches it anew.",
+            cure="Remove it, and run the lab's create command again: that fetches it again.",
             evidence=str(folder.kubeconfig),
         ) from error
     except OSError as error:

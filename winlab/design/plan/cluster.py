@@ -216,7 +216,7 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(
-            "winlab can't tell how that cluster connects its pods with Windows nodes.",
+            "winlab does not know how that cluster connects its pods with Windows nodes.",
             why=f"What it sees: {foreign.cni_note}.",
             cure="Say with --set network.cni=... what the nodes are to be given; 'winlab join' changes nothing of the "
             "cluster's own network. docs/cluster.md has the details.",

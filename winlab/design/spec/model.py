@@ -30,7 +30,7 @@ class Controllers(Model):
 
     model_config = of(LINUX)
 
-    count: Literal[0, 1, 3, 5] = option(1, "How many controllers there are; 0: the lab has no cluster", example=3)
+    count: Literal[0, 1, 3, 5] = option(1, "Number of controllers; 0: the lab has no cluster", example=3)
     os: LinuxSystem = option("debian-13", "Their system: a Linux image from images/", example="debian-13")
     cpus: int = option(2, "Virtual CPUs of each controller", ge=1, le=64, example=4)
     memory: Mib = option(3072, "Memory of each controller", ge=512, le=1 << 20, unit="MiB", example="4GiB")

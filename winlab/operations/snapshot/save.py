@@ -134,7 +134,7 @@ class _Saving:
             )
         if active := faults.active(lab, self.under.site):
             raise ConflictError(
-                f"The lab '{lab}' has faults on purpose: {', '.join(one.label for one in active)}.",
+                f"The lab '{lab}' has injected faults: {', '.join(one.label for one in active)}.",
                 cure=f"End them with 'winlab fault clear --lab {lab}', then save it.",
             )
         states = {node.name: domains.state(hosts.on(node).conn, node) for node in plan.nodes}

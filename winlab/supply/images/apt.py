@@ -110,7 +110,7 @@ def installed(tar: Path) -> dict[str, str]:
         raise TransferError(
             f"The list of packages in '{tar}' can't be read.",
             why=str(error) or type(error).__name__,
-            cure="Run the same command again: it makes the image anew.",
+            cure="Run the same command again: it makes the image from scratch.",
         ) from error
     found = {}
     for paragraph in text.split("\n\n"):

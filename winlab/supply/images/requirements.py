@@ -102,13 +102,13 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
     """
     if recipe.download is None and recipe.build is None and offline:
         raise NotFoundError(
-            f"There are no media for '{recipe.name}', and a bundle has none of Microsoft's.",
+            f"No media were found for '{recipe.name}', and a bundle has none of Microsoft's.",
             why="'winlab bundle show' shows the hash of the medium that it was made with.",
             cure=f"Get that ISO, and give it with --iso PATH or 'winlab image add {recipe.name} --iso PATH'.",
         )
     if recipe.download is None and recipe.build is None:
         raise NotFoundError(
-            f"There are no media for '{recipe.name}'.",
+            f"No media were found for '{recipe.name}'.",
             why="winlab does not include Windows.",
             cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}' (or with --accept-eula of this "
             "command); or give an ISO of your own with --iso PATH; or try everything without Windows with --rehearse.",

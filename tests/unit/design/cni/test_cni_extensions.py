@@ -85,7 +85,7 @@ def test_a_profile_of_another_package_is_like_ours(distribution: Callable[..., D
         (
             "from winlab.design.cni.l3 import PROFILES",
             "winlab_cilium:PROFILES",
-            "two CNI profiles 'l3', one of them of the package 'winlab-cilium 2.0'",
+            "Two CNI profiles are called 'l3', one of them from the package 'winlab-cilium 2.0'",
             "",
         ),
     ],

@@ -347,7 +347,7 @@ def test_the_first_failure_of_several_stops_the_others() -> None:
         begun.append(artifact.name)
         if artifact.name == "bad":
             failing.set()
-            raise TransferError("bad can't be had.")
+            raise TransferError("bad can't be fetched.")
         assert failing.wait(5)
         for _ in range(1000):
             progress.say("downloading")
@@ -355,6 +355,6 @@ def test_the_first_failure_of_several_stops_the_others() -> None:
         raise AssertionError("nobody stopped it")
 
     wanted = [Program(name, "1", "linux") for name in ("good", "bad", *"0123456789")]
-    with pytest.raises(TransferError, match="bad can't be had"):
+    with pytest.raises(TransferError, match="bad can't be fetched"):
         parallel.obtain(wanted, one, str, Quiet())
     assert len(begun) < len(wanted)
