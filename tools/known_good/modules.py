@@ -77,7 +77,7 @@ class Go:
         said = json.loads(self._run(["env", "-json", "GOSUMDB", "GONOSUMDB"], LIST_SECONDS))
         if said["GOSUMDB"] == "off" or said["GONOSUMDB"]:
             raise HostError(
-                "Nothing would vouch for the modules' sums.",
+                "Nothing would verify the modules' sums.",
                 why=f"Go's settings are GOSUMDB={said['GOSUMDB']}, GONOSUMDB={said['GONOSUMDB'] or 'none'}.",
                 cure="Unset GOSUMDB, GONOSUMDB and GOPRIVATE (also 'go env -u NAME').",
             )

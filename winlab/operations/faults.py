@@ -277,7 +277,7 @@ class _Work:
         name = machine.tag.node
         if (state := domains.state(self._conn(machine), machine)) != "running":
             raise GuestError(
-                f"'{name}' is {state}: nothing can be undone inside of it.",
+                f"'{name}' is {state}: nothing can be undone inside it.",
                 cure="Run the lab's create command again, which starts it; then the same command.",
             )
 
@@ -291,7 +291,7 @@ class _Work:
 
         def give_up(seen: Waiting) -> GuestError:
             return GuestError(
-                f"'{name}' does not answer: nothing can be undone inside of it.",
+                f"'{name}' does not answer: nothing can be undone inside it.",
                 why=seen.says,
                 cure="Run the same command again once it answers.",
             )

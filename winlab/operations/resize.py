@@ -26,7 +26,7 @@ def grown(lab: str, site: Site, pool: str, count: int) -> Spec:
     :raises UsageError: an add-on decides how many nodes the pool has, or there is no room for more.
     """
     if count < 1:
-        raise UsageError("At least one node is added.", cure="Say --count 1 or more, or use 'winlab node remove'.")
+        raise UsageError("The count must be at least 1.", cure="Use --count 1 or more, or use 'winlab node remove'.")
     held = recorded.read(site.folder(lab))
     spec = held.restored_spec()
     name = pool or spec.workers[0].name

@@ -46,7 +46,7 @@ class Silence:
         ran, quiet = now - self._begun, now - self._heard
         if quiet > self._limit:
             raise SilentError(
-                f"{self._what} has said nothing for {quiet:.0f} s, and winlab waits for it no longer.",
+                f"{self._what} has been silent for {quiet:.0f} s, and winlab no longer waits for it.",
                 why=f"It has run for {ran:.0f} s, and its last words were {quiet:.0f} s ago."
                 if self._heard > self._begun
                 else "It has not said a word since it began.",

@@ -48,7 +48,7 @@ def make(kind: str, nodes: Sequence[str], **settings: object) -> Fault:
     except ValidationError as error:
         rows = error.errors(include_url=False, include_input=False)
         why = "\n".join(": ".join([*map(str, row["loc"]), _plain(row["msg"])]) for row in rows)
-        raise UsageError(f"The fault '{kind}' can't be made so.", why=why) from error
+        raise UsageError(f"The fault '{kind}' can't have these settings.", why=why) from error
 
 
 def read(record: Any) -> Fault | None:

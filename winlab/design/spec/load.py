@@ -217,7 +217,7 @@ def _value(text: str, whose: str, *, secret: bool) -> Any:
         try:
             return Path(text[1:]).expanduser().read_text(encoding="utf-8-sig").strip()
         except (OSError, RuntimeError, ValueError) as error:
-            why = f"'{text[1:]}' is no text in UTF-8." if isinstance(error, ValueError) else str(error)
+            why = f"'{text[1:]}' is not text in UTF-8." if isinstance(error, ValueError) else str(error)
             raise UsageError(f"{whose} can't be read from its file.", why=why) from None
     try:
         return documents.from_yaml(text)

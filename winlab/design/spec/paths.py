@@ -72,12 +72,12 @@ class _Paths:
         try:
             path = (self._folder / value.expanduser()).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a NUL byte
-            raise UsageError(f"{self._draft.told(place)}: the path can't be followed.", why=str(error)) from error
+            raise UsageError(f"{self._draft.told(place)}: the path can't be resolved.", why=str(error)) from error
         if self._draft.is_changed(place) or is_inside(path, self._allowed):
             return path
         raise UsageError(
             f"{self._draft.told(place)}: '{value}' is outside the spec's own folder.",
-            why=f"It leads to '{path}'. Files that a spec names leave this host, and a spec may come from somebody "
+            why=f"It leads to '{path}'. Files that a spec names leave this host, and a spec may come from someone "
             "else.",
-            cure=f"If that is what you want, say --allow-path {path.parent}, or set the field yourself with --set.",
+            cure=f"If that is intended, add --allow-path {path.parent}, or set the field yourself with --set.",
         )

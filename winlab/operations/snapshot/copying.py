@@ -377,7 +377,7 @@ class _Copying:
             else:
                 raise NotFoundError(
                     f"The volume '{drive.what}' is gone, which '{node.name}' has in its drive '{target}'.",
-                    why="Somebody removed it from the storage pool.",
+                    why="Someone removed it from the storage pool.",
                     cure="Make the lab with 'winlab create', and save it again.",
                 )
             files[target] = host.pool.path(name)

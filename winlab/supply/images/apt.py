@@ -34,7 +34,7 @@ def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
         if urlsplit(chosen).scheme not in ("http", "https") or not urlsplit(chosen).netloc:
             raise UsageError(
                 f"{VARIABLE}='{chosen}' can't be used.",
-                why="It is no http or https URL.",
+                why="It is not an http or https URL.",
                 cure=f"Give the root of a Debian archive, such as {DEFAULT_MIRROR}.",
             )
         return chosen.rstrip("/")

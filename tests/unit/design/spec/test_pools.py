@@ -159,7 +159,7 @@ def test_a_rehearsal_simulates_the_release_that_os_names(asked: str | None, play
 
 
 def test_a_rehearsal_simulates_only_windows() -> None:
-    assert "debian-13 is none" in refused("1-1-1", os="debian-13", rehearse=True)
+    assert "debian-13 is not Windows" in refused("1-1-1", os="debian-13", rehearse=True)
     assert "brings its own media" in refused("1-1-1", iso="own.iso", rehearse=True)
 
 
