@@ -170,8 +170,8 @@ def test_of_a_long_member_the_beginning_is_read(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"\x7fELF" + bytes(range(32)) * 200, "is no text"),
-        (b"PK\x03\x04" + bytes(range(1, 32)) * 200, "is no text"),
+        (b"\x7fELF" + bytes(range(32)) * 200, "is not a text file"),
+        (b"PK\x03\x04" + bytes(range(1, 32)) * 200, "is not a text file"),
         (gzip.compress(b"a log, and no archive " * 500), "no archive"),
         (b"\x1f\x8b no gzip at all", "no archive"),
         (b"\x1f\x8b", "no archive"),

@@ -278,7 +278,7 @@ def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkey
     made = keep(plan)
     file = tmp_path / "image.tar"
     library.export(library.find("windows-rehearsal"), file, Quiet())
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         library.export(library.find("windows-rehearsal"), file, Quiet())
     made_here = cache.manifest(made.image)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
@@ -295,7 +295,7 @@ def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkey
     with pytest.raises(TransferError, match="is damaged"):
         library.bring(file, Quiet())
     file.write_bytes(b"x")
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         library.bring(file, Quiet())
 
 
@@ -307,7 +307,7 @@ def test_an_image_s_key_does_not_lead_out_of_the_cache(tmp_path: Path, monkeypat
     key = "../../precious".ljust(64, "/").encode()
     file.write_bytes(file.read_bytes().replace(made.image.key.encode(), key))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         library.bring(file, Quiet())
     assert list((tmp_path / "precious").iterdir()) == []
     assert cache.entries() == []

@@ -23,7 +23,7 @@ M = TypeVar("M", bound=BaseModel)
 def roots(folder: Path | None, allow: Iterable[str | Path]) -> tuple[Path, ...]:
     """The folders that a spec's files may be in, without links: its own, if it is a file, and those of *allow*.
 
-    :raises UsageError: one can't be followed.
+    :raises UsageError: one can't be resolved.
     """
     own = [] if folder is None else [folder.resolve()]
     return (*own, *map(account.followed, allow))
@@ -39,7 +39,7 @@ def absolute(section: M, folder: Path, draft: Draft, allowed: Sequence[Path]) ->
     """The spec with all paths absolute and without links: relative ones are relative to *folder*.
 
     :param allowed: where paths of the spec's file may lead (:func:`roots`).
-    :raises UsageError: a path of the file leads outside, or can't be followed.
+    :raises UsageError: a path of the file leads outside, or can't be resolved.
     """
     return _Paths(folder, draft, allowed).section(section, ())
 

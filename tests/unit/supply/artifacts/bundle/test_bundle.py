@@ -215,7 +215,7 @@ def test_a_program_that_is_not_the_published_one_is_refused(made: Bundle, kind: 
 
 def test_a_bundle_with_another_digest(made: Bundle) -> None:
     assert open_bundle(made.path, made.digest).digest == made.digest
-    with pytest.raises(TransferError, match="is not the bundle that you mean") as caught:
+    with pytest.raises(TransferError, match="is not the expected bundle") as caught:
         BundleSource(made.path, None, f"sha256:{'0' * 64}")
     assert made.digest in caught.value.why
     with pytest.raises(UsageError, match="is not the digest of a bundle"):
