@@ -437,7 +437,7 @@ def test_the_choice_knows_which_source_answers(site: type[Site]) -> None:
         wanted = [pins.programs[0].artifact]
         source, reason = select.choose(wanted, pins=pins, build=no_build)
         assert source.name == "upstream"
-        assert reason == f"upstream: 127.0.0.1:{port} answers, since there is no bundle in the cache."
+        assert reason == f"upstream: 127.0.0.1:{port} answers, because there is no bundle in the cache."
         assert site.asked == [("HEAD", "/v1/kubelet.exe")]
         with pytest.raises(NotFoundError, match="No source") as caught:
             select.choose(wanted, pins=pins, build=no_build, mirror=f"http://127.0.0.1:{port}/elsewhere")

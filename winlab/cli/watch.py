@@ -42,7 +42,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
 ) -> None:
-    """Show what commands did to a lab, from its journal. With --follow, each event is a document of its own.
+    """Show what commands did to a lab, from its journal. With --follow, each event is a separate document.
 
     Examples:
       winlab events -f

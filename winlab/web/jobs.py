@@ -1,4 +1,4 @@
-"""What the page's buttons do: verbs of labs, each in a thread of its own."""
+"""What the page's buttons do: verbs of labs, each in its own thread."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Silence:
                 f"{self._what} has been silent for {quiet:.0f} s, and winlab no longer waits for it.",
                 why=f"It has run for {ran:.0f} s, and its last words were {quiet:.0f} s ago."
                 if self._heard > self._begun
-                else "It has not said a word since it began.",
+                else "It has printed nothing since it began.",
                 cure="Run the same command again: it continues there. 'winlab logs' shows more.",
                 evidence=self._evidence,
             )

@@ -130,7 +130,7 @@ CAUSES = (
             Clue("install driver to show hardware"),
         ),
         "Setup sees no disk: the driver for its bus is missing.",
-        "Windows has no driver of its own for virtio.",
+        "Windows does not include drivers for virtio.",
         "Give the virtio-win ISO with workers.drivers, or use --set workers.bus=sata.",
         "cschneegans/unattend-generator#400",
     ),

@@ -259,7 +259,7 @@ class Spec(Model):
         seen: set[str] = set()
         for number, pool in enumerate(self.workers):
             if number and "name" not in pool.model_fields_set:
-                raise ValueError(f"workers.{number}: each pool after the first needs a name of its own")
+                raise ValueError(f"workers.{number}: each pool after the first needs its own name")
             if pool.name in seen:
                 raise ValueError(f"workers.{number}.name: two pools are called '{pool.name}'")
             seen.add(pool.name)

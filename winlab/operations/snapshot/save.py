@@ -130,7 +130,7 @@ class _Saving:
             raise ConflictError(
                 f"The lab '{lab}' can't be saved: its nodes joined an external cluster.",
                 why="A cluster whose nodes return to an earlier state, or exist twice, is damaged.",
-                cure="Save a lab with a cluster of its own.",
+                cure="Save a lab that has its own cluster.",
             )
         if active := faults.active(lab, self.under.site):
             raise ConflictError(

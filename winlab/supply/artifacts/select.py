@@ -213,7 +213,7 @@ class _Search:
     def _because(self, text: str, named: bool) -> str:
         if named or not self.passed:
             return f"{text}{', as you asked' if named else ''}."
-        return f"{text}, since {' and '.join(self.passed)}."
+        return f"{text}, because {' and '.join(self.passed)}."
 
     def _with_host(self, source: Source) -> list[Artifact]:
         """What is needed, with the program for this host."""

@@ -105,7 +105,7 @@ def test_time_zones_of_windows(name: str) -> None:
         ("Asia/Kolkata", "calls this zone 'India Standard Time'"),
         ("Asia/Calcutta", "calls this zone 'India Standard Time'"),
         ("Etc/UTC", "calls this zone 'UTC'"),
-        ("Europe/Vienna", "Windows has names of its own, such as UTC"),
+        ("Europe/Vienna", "Windows has its own names, such as UTC"),
         ("W. Europe Standrad Time", "did you mean 'W. Europe Standard Time'"),
         ("pacific standard time", "did you mean 'Pacific Standard Time'"),
         ("Coordinated Universal Time", "Windows has no time zone 'Coordinated Universal Time'"),

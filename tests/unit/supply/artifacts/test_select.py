@@ -86,7 +86,7 @@ def test_upstream_where_it_answers() -> None:
     asked: list[str] = []
     source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=asked.append)
     assert source.name == "upstream"
-    assert reason == "upstream: dl.example answers, since there is no bundle in the cache."
+    assert reason == "upstream: dl.example answers, because there is no bundle in the cache."
     assert asked == ["https://dl.example/kubelet"]
 
 
@@ -109,7 +109,7 @@ def test_a_build_when_no_source_answers() -> None:
     source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
     assert source.name == "build"
     assert reason == (
-        "build: from Go modules, on this machine, since there is no bundle in the cache and dl.example did not answer"
+        "build: from Go modules, on this machine, because there is no bundle in the cache and dl.example did not answer"
         " within 3 s."
     )
 
@@ -149,7 +149,7 @@ def test_an_incomplete_bundle_in_the_cache_is_skipped() -> None:
     put(bundle.folder() / "small.tar", KUBELET)
     source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=answers)
     assert source.name == "upstream"
-    assert reason == "upstream: dl.example answers, since no bundle in the cache has everything."
+    assert reason == "upstream: dl.example answers, because no bundle in the cache has everything."
 
 
 def test_artifacts_cached_from_upstream_need_no_network(tmp_path: Path) -> None:
