@@ -235,7 +235,7 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
 def test_media_of_all_pools_are_checked() -> None:
     rows = "{os: windows-rehearsal}, {name: other, os: windows-2022}"
     for golden_image in ("true", "false"):
-        with pytest.raises(NotFoundError, match="no media for 'windows-2022'"):
+        with pytest.raises(NotFoundError, match="No media were found for 'windows-2022'"):
             goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock(), Site())
 
 

@@ -84,7 +84,7 @@ def test_linux_workers_are_a_pool_called_linux() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("- {os: debian-13}\n  - {cpus: 2}", "line 3: workers.2: each pool after the first needs a name"),
+        ("- {os: debian-13}\n  - {cpus: 2}", "line 3: workers.2: each pool after the first needs its own name"),
         ("- {name: win}\n  - {name: win}", "line 3: workers.win.name: two pools are called 'win'"),
         ("- {}\n  - {name: node}", "line 3: workers.node.name: two pools are called 'node'"),
         ("- {}\n  - {name: controller}", "line 3: workers.controller.name: nodes can't be called 'controller-1'"),
