@@ -387,7 +387,7 @@ def _too_few(needed: int, names: Sequence[str]) -> HostError:
 def _pinned_elsewhere(node: str, field: str, host: str | None) -> UsageError:
     return UsageError(
         f"--on: the spec has '{node}' on '{host}'.",
-        why=f"{field} says so for all nodes of its pool.",
+        why=f"{field} requires it for all nodes of its pool.",
         cure=f"Leave out --on, or use '--on {host}'.",
     )
 

@@ -112,8 +112,8 @@ class Network(Model):
     )
     reach: Reach = option(
         "internet",
-        "What nodes reach besides their lab: internet; labs also means other labs, if they say so, too; all also means "
-        "this host's own services",
+        "What nodes reach besides their lab: internet; labs: also other labs that allow it, too; all: also this host's "
+        "own services",
         example="labs",
     )
     floating_block: int | None = option(
