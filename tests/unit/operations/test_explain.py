@@ -172,9 +172,9 @@ def test_of_a_long_member_the_beginning_is_read(tmp_path: Path, monkeypatch: pyt
     [
         (b"\x7fELF" + bytes(range(32)) * 200, "is not a text file"),
         (b"PK\x03\x04" + bytes(range(1, 32)) * 200, "is not a text file"),
-        (gzip.compress(b"a log, and no archive " * 500), "no archive"),
-        (b"\x1f\x8b no gzip at all", "no archive"),
-        (b"\x1f\x8b", "no archive"),
+        (gzip.compress(b"a log, and no archive " * 500), "not a readable archive"),
+        (b"\x1f\x8b no gzip at all", "not a readable archive"),
+        (b"\x1f\x8b", "not a readable archive"),
     ],
 )
 def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, content: bytes, says: str) -> None:

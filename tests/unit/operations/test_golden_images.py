@@ -242,7 +242,7 @@ def test_media_of_all_pools_are_checked() -> None:
 def test_without_media_only_the_image_is_needed() -> None:
     """An imported image, or one made before the medium vanished, suffices."""
     plan = make("workers.os=windows-2022")
-    with pytest.raises(NotFoundError, match="no media"):
+    with pytest.raises(NotFoundError, match="No media were found"):
         goldens.check_media(plan, Stock(), Site())
     keep(plan)
     goldens.check_media(plan, Stock(), Site())

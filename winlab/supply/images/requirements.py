@@ -111,7 +111,7 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
             f"No media were found for '{recipe.name}'.",
             why="winlab does not include Windows.",
             cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}' (or with --accept-eula of this "
-            "command); or give an ISO of your own with --iso PATH; or try everything without Windows with --rehearse.",
+            "command); or give your own ISO with --iso PATH; or try everything without Windows with --rehearse.",
         )
 
 
