@@ -58,4 +58,4 @@ def followed(path: str | Path) -> Path:
 
 
 def _unknown(path: str | Path, error: Exception) -> UsageError:
-    return UsageError(f"The path '{path}' can't be followed.", why=str(error))
+    return UsageError(f"The path '{path}' can't be resolved.", why=str(error))

@@ -152,7 +152,7 @@ class UnreachableError(GuestError):
 
 
 class SilentError(GuestError):
-    """A command in a guest runs, and has said nothing for too long."""
+    """A command in a guest runs, and has been silent for too long."""
 
 
 class TransferError(WinlabError):

@@ -86,7 +86,7 @@ def held(path: Path, progress: Progress, doing: str) -> Iterator[None]:
                 yield
                 return
         waited = time.monotonic() - begun
-        progress.say(f"another winlab (process {holder(path)}) is {doing}; waiting since {waited:.0f} s")
+        progress.say(f"another winlab (process {holder(path)}) is {doing}; waiting for {waited:.0f} s")
         time.sleep(0.5)
 
 
@@ -173,7 +173,7 @@ def is_here(text: str) -> bool:
 
 
 def _host() -> str:
-    """This host, or this container: processes of another one have ids of their own."""
+    """This host, or this container: processes of another one have other ids."""
     return f"{platform.node()}/{Path('/proc/self/ns/pid').stat().st_ino}"
 
 

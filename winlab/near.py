@@ -19,11 +19,11 @@ def guess(word: str, names: Iterable[str]) -> str:
     return " or ".join(f"'{one}'" for one in near(word, names))
 
 
-def there_are(word: str, names: Iterable[str]) -> str:
-    """``did you mean 'cpus'? There are bus, cpus``: the end of a sentence about a name that is not one of these."""
+def choose_from(word: str, names: Iterable[str]) -> str:
+    """``did you mean 'cpus'? Choose from bus, cpus``: the end of a sentence about a name that is not one of these."""
     known = list(names)
     found = guess(word, known)
-    return f"did you mean {found}? There are {', '.join(known)}" if found else f"there are {', '.join(known)}"
+    return f"did you mean {found}? Choose from {', '.join(known)}" if found else f"choose from {', '.join(known)}"
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

@@ -199,7 +199,7 @@ def _watch(
     cwd: Path | None = None,
     cure: str = "",
 ) -> tuple[int, bytes, bytes, bool]:
-    """The exit code of a command, the beginning of both streams, and whether it was ended since it printed too much."""
+    """The exit code of a command, the beginning of both streams, and whether it was ended for too much output."""
     patience, begun = stopping.Patience(), time.monotonic()
 
     def check() -> None:

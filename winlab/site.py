@@ -159,7 +159,7 @@ class Site:
             return  # who needs the facts reports that
         if first:
             raise UsageError(
-                "This host has joined the site of another one, and labs are made from there.",
+                "This host has joined the site of another one, and labs are created from there.",
                 why=f"'winlab host setup --join' made it a hypervisor of '{first}'.",
                 cure=f"Run the command on '{first}', or set WINLAB_LIBVIRT_URI=qemu+ssh://USER@HOST/system for it.",
             )

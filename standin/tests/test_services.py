@@ -151,7 +151,7 @@ def test_a_windows_without_openssh_that_reaches_no_update_is_ready_and_warns(
     monkeypatch.setattr(one, "start_sshd", lambda: pytest.fail("there is none"))
     play(one, folder, world)
     (warning,) = (line for line in PORT if "warning=" in line)
-    assert warning.startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it): ")
+    assert warning.startswith("winlab: warning=ssh: OpenSSH is not available (workers.openssh=FILE brings it): ")
     assert PORT[-1] == "winlab: phase=ready\r\n"
     assert not (world.drives.letters["C"] / "ProgramData/ssh").exists()
     PORT.clear()

@@ -160,7 +160,7 @@ class Standing:
         self.booting: set[str] = set()  # in their first boot, domains
         self.disk_trouble: str | None = None
         self.pushed: dict[str, list[Pushed]] = {}  # own builds of programs, by domain
-        self.skew = 0.0  # seconds, by a fault on purpose
+        self.skew = 0.0  # seconds, by an injected fault
         self.bridge = ""
         self.firewall = ""
         self.plugged: dict[str, str] = {}

@@ -437,7 +437,7 @@ def test_the_choice_knows_which_source_answers(site: type[Site]) -> None:
         wanted = [pins.programs[0].artifact]
         source, reason = select.choose(wanted, pins=pins, build=no_build)
         assert source.name == "upstream"
-        assert reason == f"upstream: 127.0.0.1:{port} answers, since there is no bundle in the cache."
+        assert reason == f"upstream: 127.0.0.1:{port} answers, because there is no bundle in the cache."
         assert site.asked == [("HEAD", "/v1/kubelet.exe")]
         with pytest.raises(NotFoundError, match="No source") as caught:
             select.choose(wanted, pins=pins, build=no_build, mirror=f"http://127.0.0.1:{port}/elsewhere")
@@ -480,8 +480,8 @@ def test_a_bundle_of_it_all_needs_no_network(
     path.rename(elsewhere / "bundles" / path.name)
     monkeypatch.setenv("WINLAB_CACHE", str(elsewhere))
     source, reason = select.choose(wanted, pins=pins, build=lambda: pytest.fail("no need"))
-    vouched = "(only itself vouches for 1 of 4 artifacts)"  # of a container image's file no digest is known
-    assert (source.name, reason) == ("bundle", f"bundle: 'lab.tar' in the cache has everything {vouched}.")
+    own = "(which alone has digests of 1 of 4 artifacts)"  # of a container image's file no digest is known
+    assert (source.name, reason) == ("bundle", f"bundle: 'lab.tar' in the cache has everything {own}.")
     taken = source.obtain_all(wanted, Quiet())
     assert [(one.artifact, one.sha256) for one in taken] == [(one.artifact, one.sha256) for one in got]
     oci.verify(taken[2].path, pins.images[0].artifact)

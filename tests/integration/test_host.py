@@ -254,7 +254,7 @@ teardown(force=True)
 out["after"] = state()["files"]
 """
     )
-    assert out["error"] == ["ConflictError", "There are labs on this host: demo."]
+    assert out["error"] == ["ConflictError", "This host still has labs: demo."]
     assert out["still"]
     assert out["after"] == ["/etc/libvirt/storage"]
 
@@ -324,7 +324,7 @@ out["pools"] = run(["virsh", "-q", "pool-list", "--all", "--name"]).stdout.split
 """
     )
     assert out["down"] == out["down again"] == out["down yet"] == out["before"]["processes"]
-    assert out["refused"] == ["ConflictError", "There are labs on this host: demo."]
+    assert out["refused"] == ["ConflictError", "This host still has labs: demo."]
     assert out["failed"][0] == "HostError"
     assert "ovn-central" in out["failed"][1]
     assert out["kept"]

@@ -48,7 +48,7 @@ def locate(folder: Path) -> Path:
     """The engine's program.
 
     :param folder: that beside the checkout is unpacked there, if need be, and found there the next time.
-    :raises MissingEngineError: there is none, and none can be had.
+    :raises MissingEngineError: there is none, and none can be downloaded.
     """
     if named := os.environ.get("WINLAB_POWERSHELL"):
         program = Path(named)

@@ -115,7 +115,7 @@ def test_without_ssh_there_is_a_warning_and_the_node_is_ready(fresh: Machine) ->
     told = bootstrap(fresh)
     assert told.code == 0, (told.out, told.err)
     (warning,) = (line for line in serial(fresh).splitlines() if "warning=" in line)
-    assert warning.startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it):")
+    assert warning.startswith("winlab: warning=ssh: OpenSSH is not available (workers.openssh=FILE brings it):")
     assert serial(fresh).endswith("phase=ready\n")
 
 

@@ -441,7 +441,7 @@ def test_openssh_from_windows_update(fresh: Machine, offline: int) -> None:
         assert fresh.state()["services"]["sshd"] == {"status": "Running", "start": "Automatic", "depends": []}
         assert warnings(fresh) == []
     else:
-        assert warnings(fresh)[0].startswith("winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings")
+        assert warnings(fresh)[0].startswith("winlab: warning=ssh: OpenSSH is not available (workers.openssh=FILE")
     assert sum("OpenSSH is tried again" in line for line in ran.told.out) == min(offline, 4)
 
 

@@ -162,7 +162,7 @@ def test_a_network_exists_even_if_kube_proxy_does_not_restart(node: Machine) -> 
     change(node, networks=[], hns_gone=1)
     ran = run_network(node)
     assert json_of(node, r"C:\winlab\network-state.json") == {"state": "done", "id": "networks-2"}
-    assert "kube-proxy is not started anew: Failed to start" in str(ran.changes[r"C:\winlab\network.log"])
+    assert "kube-proxy is not started again: Failed to start" in str(ran.changes[r"C:\winlab\network.log"])
     assert read(node, PROXY_NETWORK) == "networks-1"
 
 

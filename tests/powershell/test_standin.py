@@ -224,7 +224,7 @@ def test_bootstrap_without_openssh(first_logon: FirstLogon) -> None:
     machine = first_logon.scripted.machine
     machine.world.windows = Windows(traps=(NO_OPENSSH,))
     said = first_logon.run()
-    assert "winlab: warning=ssh: OpenSSH can't be had (workers.openssh=FILE brings it):" in said
+    assert "winlab: warning=ssh: OpenSSH is not available (workers.openssh=FILE brings it):" in said
     assert said.endswith("winlab: phase=ready\r\n")
     assert first_logon.scripted.again == ["WinRM"]
     assert "sshd" not in machine.node.kept()["services"]

@@ -101,7 +101,7 @@ def test_the_example_has_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(faults, "active", lambda lab, site: there)
     monkeypatch.setattr(faults, "clear", lambda lab, site, which, tell: [which])
     names: dict[str, Any] = {"lab": Lab("ci")}
-    exec(example.code("Faults on purpose"), names)
+    exec(example.code("Injected faults"), names)
     assert "loss.node-1 20 % of the packets are lost" in capsys.readouterr().out
     assert names["cleared"] == ["node-1"]
 

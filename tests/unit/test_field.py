@@ -328,7 +328,7 @@ def test_n24_every_download_has_it(asked: list[str | None], monkeypatch: pytest.
 def test_f32_zeros_are_not_a_log(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "plain.iso"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match="is no text"):
+    with pytest.raises(UsageError, match="is not a text file"):
         explain.explain_file(path)
 
 

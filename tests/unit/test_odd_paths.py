@@ -34,7 +34,7 @@ def test_the_home_of_an_unknown_user(tmp_path: Path) -> None:
         lambda: join.chosen(Path(NOBODY), "", "lab"),
         lambda: load.prepare(NOBODY, tmp_path, progress=Quiet()),
     ):
-        with pytest.raises(UsageError, match=f"'{NOBODY}' can't be followed"):
+        with pytest.raises(UsageError, match=f"'{NOBODY}' can't be resolved"):
             ask()
 
 
@@ -47,7 +47,7 @@ def test_circular_links(tmp_path: Path) -> None:
         lambda: spec.load(str(tmp_path / "lab.yaml"), allow=[loop]),
         lambda: account.followed(loop),
     ):
-        with pytest.raises(UsageError, match="can't be followed"):
+        with pytest.raises(UsageError, match="can't be resolved"):
             ask()
 
 

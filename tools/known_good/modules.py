@@ -77,7 +77,7 @@ class Go:
         said = json.loads(self._run(["env", "-json", "GOSUMDB", "GONOSUMDB"], LIST_SECONDS))
         if said["GOSUMDB"] == "off" or said["GONOSUMDB"]:
             raise HostError(
-                "Nothing would vouch for the modules' sums.",
+                "Nothing would verify the modules' sums.",
                 why=f"Go's settings are GOSUMDB={said['GOSUMDB']}, GONOSUMDB={said['GONOSUMDB'] or 'none'}.",
                 cure="Unset GOSUMDB, GONOSUMDB and GOPRIVATE (also 'go env -u NAME').",
             )
@@ -87,7 +87,7 @@ class Go:
         try:
             answer: dict[str, Any] = json.loads(self._run(["list", "-m", "-versions", "-json", path], LIST_SECONDS))
         except run.CommandError as error:
-            raise TransferError(f"The versions of the Go module {path} can't be had.", why=str(error)) from error
+            raise TransferError(f"The versions of the Go module {path} can't be fetched.", why=str(error)) from error
         return stable(answer.get("Versions") or [])
 
     def download(self, path: str, version: str) -> Module:

@@ -118,7 +118,7 @@ function Install-Sshd {
                     Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
                     break
                 } catch {
-                    if ($try -eq 5) { throw "OpenSSH can't be had (workers.openssh=FILE brings it): $_" }
+                    if ($try -eq 5) { throw "OpenSSH is not available (workers.openssh=FILE brings it): $_" }
                     Write-Warning "OpenSSH is tried again in 30 s: $_"
                     Start-Sleep -Seconds 30
                 }

@@ -40,7 +40,7 @@ class Addon(addon.Addon):
     def steps(self, settings: Any, installation: Installation) -> list[Step]:  # noqa: ARG002
         """The steps that install it. The default applies the manifests and waits until everything in them runs.
 
-        Steps can wait for the states of :mod:`winlab.steps.states`, and reach states of their own kinds.
+        Steps can wait for the states of :mod:`winlab.steps.states`, and reach states of new kinds.
         """
         from winlab.addons import apply
 

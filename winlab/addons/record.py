@@ -1,4 +1,4 @@
-"""Which add-ons a cluster has: a ConfigMap in it, because winlab has no database of its own."""
+"""Which add-ons a cluster has: a ConfigMap in it, because winlab has no database."""
 
 from __future__ import annotations
 

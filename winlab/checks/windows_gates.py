@@ -68,7 +68,7 @@ def proxy(answers: Answers[WindowsFacts]) -> str:
 
     def check(facts: WindowsFacts) -> str:
         if facts.proxy.stale:
-            raise CheckFailed("its network was made anew since kube-proxy was started: 'winlab repair' starts it again")
+            raise CheckFailed("its network was created again after kube-proxy started: 'winlab repair' starts it again")
         return _running(proxy=facts.proxy)
 
     return _each(answers, check)

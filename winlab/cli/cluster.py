@@ -66,7 +66,7 @@ def kubeconfig(
 
     own = Lab(lab)
     if use and not merge:
-        raise UsageError("--use goes with --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
+        raise UsageError("--use needs --merge.", cure="Run 'winlab kubeconfig --merge --use'.")
     if not merge:
         text = own.kubeconfig()
         if not current().answer(kinds.Kubeconfig, [kinds.Kubeconfig(name=own.context, lab=lab, kubeconfig=text)]):

@@ -1,4 +1,4 @@
-"""Faults on purpose: ``winlab fault add KIND``, ``list``, ``clear``. Each kind is a command, made from its fields."""
+"""Injected faults: ``winlab fault add KIND``, ``list``, ``clear``. Each kind is a command, made from its fields."""
 
 from __future__ import annotations
 

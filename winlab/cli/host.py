@@ -184,7 +184,7 @@ def admit(connection: Annotated[str, typer.Argument(help="ssh's SSH_CONNECTION."
 
 @_host.command()
 def teardown(
-    force: Annotated[bool, typer.Option("--force", help="Proceed even if there are labs.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Proceed even if this host has labs.")] = False,
     yes: Yes = False,
 ) -> None:
     """Undo everything that 'winlab host setup' did. Needs root.

@@ -137,7 +137,7 @@ def remove(
 
 @app.command()
 def forget(name: Name, yes: Yes = False) -> None:
-    """Forget a hypervisor that is lost for good: the machines and volumes that labs have there count as gone.
+    """Forget a hypervisor that is lost forever: the machines and volumes that labs have there count as gone.
 
     Examples:
       sudo winlab hypervisor forget hypervisor-2

@@ -105,7 +105,7 @@ def _document(kind: str, extra: str) -> Any:
     from pydantic import TypeAdapter
 
     if (item := kinds().get(kind)) is None:
-        raise NotFoundError(f"There is no kind '{kind}'.", cure=f"There are: {', '.join(sorted(kinds()))}.")
+        raise NotFoundError(f"There is no kind '{kind}'.", cure=f"Choose one of: {', '.join(sorted(kinds()))}.")
     part = ("error", item) if kind == "Error" else ("items", list[item])  # type: ignore[valid-type]
     made = make_dataclass(f"{kind}Document", [("apiVersion", Literal[VERSION]), ("kind", Literal[kind]), part])
     made.__pydantic_config__ = {"extra": extra, "strict": True}  # type: ignore[attr-defined]

@@ -86,7 +86,9 @@ def rdp(
     lab: LabName = settings.DEFAULT_LAB,
     file: Annotated[
         Path | None,
-        typer.Option("--file", help="Write a .rdp file for a client elsewhere; '-': print it.", metavar="FILE"),
+        typer.Option(
+            "--file", help="Write a .rdp file for a client on another computer; '-': print it.", metavar="FILE"
+        ),
     ] = None,
     show: Annotated[bool, typer.Option("--print", help="Only print the address, user and password.")] = False,
 ) -> None:

@@ -210,7 +210,7 @@ class Session:
 
 
 def _ended(code: int) -> Failure:
-    """Why a command ended without an error of its own."""
+    """Why a command ended without an error."""
     if code == ExitCode.INTERRUPTED:
         return Failure("The command was interrupted.", cure="Run it again: it resumes.", exit_code=code)
     return Failure("The command ended early.", why="The standard error has more.", exit_code=code)

@@ -169,4 +169,4 @@ def _show(rows: Sequence[Option], sections: dict[str, str]) -> None:
             ["FIELD", "VALUES", "DEFAULT", "MEANING"],
             [[row.path, row.values, row.default, row.meaning] for row in rows if row.section == name],
         )
-    say("'winlab spec explain FIELD' tells more of one, with its flag and variable.")
+    say("'winlab spec explain FIELD' shows more about one, with its flag and variable.")

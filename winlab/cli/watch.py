@@ -42,7 +42,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep showing new events, until Ctrl-C.")] = False,
     run: Run = "all",
 ) -> None:
-    """Show what commands did to a lab, from its journal. With --follow, each event is a document of its own.
+    """Show what commands did to a lab, from its journal. With --follow, each event is a separate document.
 
     Examples:
       winlab events -f
@@ -142,7 +142,7 @@ def _which(text: str) -> int | Literal["last", "all"]:
         return text  # type: ignore[return-value]
     if is_number(text):
         return int(text)
-    raise UsageError(f"--run {text} names no run.", cure="Give 'last', 'all', or the number of a run.")
+    raise UsageError(f"--run {text} does not name a run.", cure="Give 'last', 'all', or the number of a run.")
 
 
 def _write(file: Path, text: str) -> None:
@@ -234,7 +234,7 @@ def _headline(view: View) -> list[str]:
         done = f"{run.done} of {len(run.steps)} steps are done"
         lines.append(f"{view.lab}: {run.command or 'a run'}{by}: {done}, {clock(view.elapsed)} so far{left}")
     else:
-        lines.append(f"{view.lab}: " + ("nobody is changing it" if worker is None else "it is being changed"))
+        lines.append(f"{view.lab}: " + ("no command is changing it" if worker is None else "it is being changed"))
         if worker is not None:
             lines[-1] += f" by {worker.user} (process {worker.pid})"
             lines += [f"  {text}" for text in (view.outside and _line(view.outside),) if text]

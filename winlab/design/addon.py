@@ -238,7 +238,7 @@ def registry() -> dict[str, Addon]:
             )
         if addon.name in addons:
             raise HostError(
-                f"There are two add-ons '{addon.name}', one of them of the package '{extension.origin}'.",
+                f"Two add-ons are called '{addon.name}', one of them from the package '{extension.origin}'.",
                 cure="Uninstall one of the packages.",
             )
         addons[addon.name] = addon
@@ -281,10 +281,10 @@ def _named(error: ValidationError) -> Iterator[InitErrorDetails]:
         if item["type"] == "extra_forbidden":
             name = str(item["loc"][0])
             if len(item["loc"]) == 1:
-                text = f"there is no add-on '{name}'; there are {', '.join(registry()) or 'none'}"
+                text = f"there is no add-on '{name}'; choose from {', '.join(registry()) or 'none'}"
             else:
                 known = ", ".join(sorted(registry()[name].Settings.model_fields))
-                text = f"there is no such setting; there are {known}" if known else "it has no settings"
+                text = f"there is no such setting; choose from {known}" if known else "it has no settings"
             kind = PydanticCustomError("unknown", text)
         yield InitErrorDetails(type=kind, loc=item["loc"], input=item["input"])
 

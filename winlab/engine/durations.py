@@ -86,7 +86,7 @@ def _seconds(value: object) -> float:
     :raises ValueError, TypeError: it is not a number.
     """
     if not isinstance(value, int | float) or not 0 <= value < LONGEST:
-        raise ValueError(f"{value!r} is no number of seconds")
+        raise ValueError(f"{value!r} is not a number of seconds")
     return float(value)
 
 

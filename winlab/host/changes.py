@@ -91,7 +91,7 @@ class Record:
             raise HostError(
                 f"The record of what winlab changed on this host, '{self.path}', can't be used.",
                 why=str(error),
-                cure="Repair it by hand, or remove it; teardown then doesn't undo the changes listed in it.",
+                cure="Repair it manually, or remove it; teardown then does not undo the changes listed in it.",
                 causes=[error],
             ) from error
 

@@ -158,7 +158,7 @@ def bridge(host: Host) -> list[Requirement]:
                 "external subnet",
                 Status.WARN,
                 detail,
-                "Two networks with the same addresses can't be told apart.",
+                "winlab can't distinguish two networks with the same addresses.",
                 cure,
             )
         )
@@ -192,7 +192,7 @@ def _way_out(host: Host) -> Requirement:
 
 def judge_uplinks(mtus: dict[str, int]) -> Requirement:
     """The result for the interfaces that lead out, by their MTUs."""
-    why = "Larger packets of nodes are lost where a router on the way does not say so: downloads hang."
+    why = "Larger packets of nodes are lost where a router on the way does not report it: downloads hang."
     small = {name: mtu for name, mtu in mtus.items() if mtu < USUAL_MTU}
     if not small:
         return Requirement("uplink", Status.OK, ", ".join(mtus) or "no route by a gateway is known", why)

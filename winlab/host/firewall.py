@@ -1,6 +1,6 @@
 """Forwarding and address translation for the external bridge, alongside any firewall of the host.
 
-winlab has an nftables table of its own. But a packet must pass *every* table: an accept in ours does not undo a drop in
+winlab has its own nftables table. But a packet must pass *every* table: an accept in ours does not undo a drop in
 another one. If Docker, ufw or firewalld filter forwarded packets, setup therefore adds an entry there as well, in
 the way that each of them expects.
 """

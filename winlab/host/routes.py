@@ -52,14 +52,14 @@ def check(lab: str, way: Way, known: HostFacts) -> None:
         widest = min((ipaddress.IPv4Network(one).prefixlen for one in way.networks), default=0)
     except ValueError as error:
         raise UsageError(
-            "This is no route to a lab.", why=f"{error}.", cure="Take the command that 'winlab join --check' prints."
+            "This is not a route to a lab.", why=f"{error}.", cure="Use the command that 'winlab join --check' prints."
         ) from error
     if router not in known.external_network or not network.is_private or min(widest, network.prefixlen) < WIDEST:
         raise UsageError(
             f"The lab's network {lab} can't be routed by {way.router}.",
             why=f"The router must be in {known.external_cidr}, the lab's network private, and the cluster's networks "
             f"no larger than /{WIDEST}.",
-            cure="Take the command that 'winlab join --check' prints.",
+            cure="Use the command that 'winlab join --check' prints.",
         )
     if other := subnet.collision(lab, subnet.used_here(BRIDGE)):
         raise ConflictError(

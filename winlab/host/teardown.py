@@ -80,7 +80,7 @@ def _teardown(progress: Progress, *, force: bool) -> None:
 
 def _labs_conflict(remaining: set[str]) -> ConflictError:
     return ConflictError(
-        f"There are labs on this host: {', '.join(sorted(remaining))}.",
+        f"This host still has labs: {', '.join(sorted(remaining))}.",
         why="Their machines, disks and networks would be lost.",
         cure="Run 'winlab destroy' for each, or use --force to remove them, too.",
     )

@@ -64,7 +64,7 @@ def _gone(names: Iterable[str], site: Site, hosts: Hypervisors) -> set[str]:
 def _removed(name: str) -> HostError:
     return HostError(
         "It was removed from the list of hypervisors, and its machines may still run.",
-        cure=f"Add it again with 'winlab hypervisor add {name}'. If it is lost for good: sudo winlab hypervisor forget "
+        cure=f"Add it again with 'winlab hypervisor add {name}'. If it is lost forever: sudo winlab hypervisor forget "
         f"{name}",
     )
 

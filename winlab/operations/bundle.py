@@ -61,7 +61,7 @@ def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
     """
     chosen, why = payload.choose(plan, origin, runs=False)
     artifacts = [artifact for artifact in required.every(plan) if artifact not in chosen.missing]
-    # the host that creates the lab may not run the cluster's own kubectl unless something vouches for it
+    # the host that creates the lab may not run the cluster's own kubectl unless something verifies it
     kubectl = select.for_host(chosen.source, required.kubectls(plan.cluster.versions))
     return chosen.source, list(dict.fromkeys([*artifacts, *([kubectl] if kubectl is not None else [])])), why
 

@@ -104,7 +104,7 @@ class _Texts:
         try:
             if not stat.S_ISREG(self.path.stat().st_mode):
                 raise UsageError(
-                    f"'{self.path}' is no file.", cure="Name one log, or an archive that 'winlab support' has made."
+                    f"'{self.path}' is not a file.", cure="Name one log, or an archive that 'winlab support' has made."
                 )
             with self.path.open("rb") as file:
                 head = file.read(HEAD)
@@ -122,7 +122,7 @@ class _Texts:
             )
         if not _is_text(head):
             raise UsageError(
-                f"'{self.path}' is no text.",
+                f"'{self.path}' is not a text file.",
                 cure="Give a log (serial.log, setuperr.log, bootstrap.log) or an archive of 'winlab support'.",
             )
         yield log_of(self.path.name, content)
@@ -150,7 +150,7 @@ class _Texts:
             elif self.count:
                 self.left = "it is damaged or incomplete: what follows was not read"
             else:
-                raise UsageError(f"'{self.path}' is no archive that can be read.", why=str(error)) from error
+                raise UsageError(f"'{self.path}' is not a readable archive.", why=str(error)) from error
 
 
 class _Bounded:

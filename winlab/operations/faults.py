@@ -1,4 +1,4 @@
-"""Faults on purpose: add, list, clear. What is active is read back from OVN's rows and the domains' metadata.
+"""Injected faults: add, list, clear. What is active is read back from OVN's rows and the domains' metadata.
 
 A fault is recorded before anything is done, and forgotten after everything is undone. A user who is interrupted in
 between can therefore run the same command again, and ``clear`` finds everything.
@@ -104,7 +104,7 @@ def report(lab: str, site: Site, hosts: Hypervisors, tell: Listener) -> None:
             with site.overlay() as northbound:
                 what = ", ".join(one.label for one in _active(lab, hosts, northbound))
     if what:
-        text = f"Faults on purpose are active: {what}. 'winlab fault clear --lab {lab}' ends them."
+        text = f"Injected faults are active: {what}. 'winlab fault clear --lab {lab}' ends them."
         tell(Note(lab=lab, text=text))
 
 
@@ -277,7 +277,7 @@ class _Work:
         name = machine.tag.node
         if (state := domains.state(self._conn(machine), machine)) != "running":
             raise GuestError(
-                f"'{name}' is {state}: nothing can be undone inside of it.",
+                f"'{name}' is {state}: nothing can be undone inside it.",
                 cure="Run the lab's create command again, which starts it; then the same command.",
             )
 
@@ -291,7 +291,7 @@ class _Work:
 
         def give_up(seen: Waiting) -> GuestError:
             return GuestError(
-                f"'{name}' does not answer: nothing can be undone inside of it.",
+                f"'{name}' does not answer: nothing can be undone inside it.",
                 why=seen.says,
                 cure="Run the same command again once it answers.",
             )

@@ -63,7 +63,8 @@ def log(lab: str, node: str, site: Site, unit: str, sink: Sink, *, lines: int, s
     path = LOGS.get(unit, unit)
     if not re.match(r"[A-Za-z]:[/\\]", path):
         raise UsageError(
-            f"'{node}' has no log '{unit}'.", cure=f"There are: {', '.join(LOGS)}. Or name a file: 'C:/folder/x.log'."
+            f"'{node}' has no log '{unit}'.",
+            cure=f"Choose one of: {', '.join(LOGS)}. Or name a file: 'C:/folder/x.log'.",
         )
     with closing(connect.files(machine.tag, site.folder(lab))) as files:
         _file(files, files.absolute(path), sink, lines, follow=follow)

@@ -1,4 +1,4 @@
-"""Forget a hypervisor that is lost for good: OVN does not wait for it, and labs' machines there count as gone."""
+"""Forget a hypervisor that is lost forever: OVN does not wait for it, and labs' machines there count as gone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def forget(name: str, site: Site, tell: Listener) -> None:
     if name not in records:
         raise NotFoundError(
             f"There is no hypervisor '{name}'.",
-            cure=f"Besides the first one there are: {', '.join(records) or 'none'}.",
+            cure=f"Besides the first one, the site has: {', '.join(records) or 'none'}.",
         )
     text, record = "", None
     try:
@@ -118,7 +118,7 @@ def _require_lost(name: str, record: Registered) -> None:
         pass  # it took the login
     raise ConflictError(
         f"The hypervisor '{name}' answers by ssh: its machines may run.",
-        why="A hypervisor that is forgotten is lost for good, and its machines are made again on other hypervisors.",
+        why="A hypervisor that was forgotten never returns, and its machines are created again on other hypervisors.",
         cure=f"If no lab needs it, use 'winlab hypervisor remove {name}'. If only its libvirt hangs, run 'sudo winlab "
         "host setup' there. Otherwise turn it off first.",
     )

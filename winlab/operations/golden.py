@@ -141,7 +141,8 @@ def _remove_spoiled(builder: Plan, folder: LabFolder, site: Site, tell: Listener
         if not is_spoiled(folder, hosts.on(machine).conn, machine):
             return
         text = (
-            f"The machine of {builder.lab} ended while sysprep ran in it. It may be half generalized: it is made anew."
+            f"The machine of {builder.lab} ended while sysprep ran in it. It may be half generalized, so winlab makes "
+            "a new one."
         )
         tell(Note(lab=builder.lab, text=text))
         if problems := traces.remove(builder.lab, hosts, site.overlay, lambda *_: None):

@@ -50,7 +50,7 @@ def diagnose(spec: Spec | None, tell: Listener) -> list[Requirement]:
 
 
 def compare() -> tuple[SideBySide, list[Requirement]]:
-    """Compare the hosts of the site; and a check that failed if it is not known which there are. It never fails."""
+    """Compare the hosts of the site; and a check that failed if it is not known which exist. It never fails."""
     try:
         return hosts_doctor.compare(Site()), []
     except WinlabError as error:

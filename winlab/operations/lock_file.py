@@ -198,7 +198,7 @@ def require(locked: Lock, now: Lock, path: Path, *, whole: bool = True) -> None:
 
 
 def require_bundle(locked: Lock, bundle: str | None, path: Path) -> None:
-    """Make sure that a bundle is the locked one, before anything is taken out of it. A match does not vouch for what
+    """Make sure that a bundle is the locked one, before anything is taken out of it. A match does not verify what
     this host runs: the lock came with the spec.
 
     :param bundle: the digest of the bundle that the user named.

@@ -29,7 +29,7 @@ from winlab.steps.power import clock
 from winlab.threads import Threads
 
 UNKNOWN, LOST = "unknown", "lost"  # states of nodes on a hypervisor that does not answer, or was forgotten
-REBOOTED = "libvirt has not seen it run since it was started itself, as after a reboot of its host."
+REBOOTED = "libvirt has not seen it run since libvirt started, as after a reboot of its host."
 LOOKING = 6.0  # seconds in which a hypervisor must be connected for a mere look; ssh has 5 for itself
 API_LIMIT = 4.0  # seconds that the API server has for a mere look
 

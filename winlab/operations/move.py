@@ -134,7 +134,7 @@ class _Moving:
             raise ConflictError(
                 f"'{node.name}' can't be moved: it depends on {', '.join(found.others)}.",
                 why="These belong to a snapshot, to another lab or to a user, and stay where they are.",
-                cure="A copy of a lab depends on its snapshot. Make the lab again where it is to be.",
+                cure="A copy of a lab depends on its snapshot. Create the lab again where you need it.",
             )
         moves.require_free(move, found)
         why = "snapshots depend on its disks" if found.frozen else ""

@@ -43,7 +43,7 @@ def read(folder: LabFolder) -> MoveNote | None:
         raise WinlabError(
             f"The note of a move in the lab '{folder.lab}' can't be read.",
             why=str(error),
-            cure="Look on which hypervisors its machines are ('winlab status'). Then remove the file.",
+            cure="Find out on which hypervisors its machines are ('winlab status'). Then remove the file.",
             evidence=str(_path(folder)),
         ) from error
 

@@ -39,7 +39,7 @@ class Proposal:
 def hypervisors(site: Site, lab: str) -> tuple[HostStock, ...]:
     """What the hypervisors of a site have, the first one first, also of a lab.
 
-    :raises HostError: it is not known which there are.
+    :raises HostError: it is not known which exist.
     """
     with site.hypervisors() as hosts:
         found = resources.of_all(hosts, lab)

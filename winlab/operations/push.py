@@ -74,7 +74,7 @@ def program(binary: str, os: SystemName) -> str:
         why=f"It is a program of {' and '.join(others)} nodes."
         if others
         else "The file's name decides which program it is.",
-        cure=f"There are: {', '.join(PROGRAMS[os])}.",
+        cure=f"Choose one of: {', '.join(PROGRAMS[os])}.",
     )
 
 
@@ -104,7 +104,7 @@ def to_node(lab: str, site: Site, node: str, binary: str, tell: Listener, *, res
         machine = look.find_node(lab, node, under.hypervisors)
         if not machine.tag.is_member:
             raise UsageError(
-                f"'{node}' stands beside the cluster, and has no programs of Kubernetes.",
+                f"'{node}' is not in the cluster, and has no programs of Kubernetes.",
                 cure="Name a node of the cluster: 'winlab status' shows them.",
             )
         kubectl, drives = Kubectl.of(under.folder), Drives(under.lab)

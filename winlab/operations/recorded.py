@@ -190,7 +190,7 @@ def read(folder: LabFolder) -> Recorded:
         raise WinlabError(
             f"The record of the lab '{folder.lab}' is damaged, or of another version of winlab.",
             why=f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
-            cure="Run 'winlab create' with the lab's spec: it changes nothing that is there, and records it anew.",
+            cure="Run 'winlab create' with the lab's spec: it leaves the lab as it is, and writes the record again.",
             evidence=str(folder.design),
         ) from error
 

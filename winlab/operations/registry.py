@@ -179,9 +179,10 @@ def remove(name: str, site: Site, *, force: bool = False) -> None:
                     text = site.registered()[name]().model_dump_json()
             elif silent.name == name:
                 raise HostError(
-                    f"The hypervisor '{name}' does not answer, so it is unknown whether labs have machines there.",
+                    f"The hypervisor '{name}' does not answer, so winlab can't find out whether labs have machines "
+                    "there.",
                     why=silent.reason,
-                    cure=f"Try again when it answers. If it never will: winlab hypervisor forget {name}",
+                    cure=f"Try again when it answers. If it never answers: winlab hypervisor forget {name}",
                     causes=[silent.error],
                 )
         if labs := sorted({machine.tag.lab for one in hosts if one.name == name for machine in one.machines()}):
@@ -209,7 +210,7 @@ def _refuse_volumes(host: Hypervisor) -> None:
         host.pool.refresh()
     except HostError as error:
         raise HostError(
-            f"It is unknown whether labs or snapshots have volumes on the hypervisor '{host.name}'.",
+            f"winlab can't find out whether labs or snapshots have volumes on the hypervisor '{host.name}'.",
             why=" ".join(filter(None, (error.what, error.why))),
             cure=f"{error.cure} To remove it anyway: {anyway}".lstrip(),
             causes=[error],
@@ -291,7 +292,7 @@ def unknown(name: str, site: Site) -> NotFoundError:
     """The error which says that there is no such hypervisor."""
     return NotFoundError(
         f"There is no hypervisor '{name}'.",
-        cure=f"{did_you_mean(name, names(site))}There are: {', '.join(names(site))}.",
+        cure=f"{did_you_mean(name, names(site))}Choose one of: {', '.join(names(site))}.",
     )
 
 

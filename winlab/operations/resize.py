@@ -26,7 +26,7 @@ def grown(lab: str, site: Site, pool: str, count: int) -> Spec:
     :raises UsageError: an add-on decides how many nodes the pool has, or there is no room for more.
     """
     if count < 1:
-        raise UsageError("At least one node is added.", cure="Say --count 1 or more, or use 'winlab node remove'.")
+        raise UsageError("The count must be at least 1.", cure="Use --count 1 or more, or use 'winlab node remove'.")
     held = recorded.read(site.folder(lab))
     spec = held.restored_spec()
     name = pool or spec.workers[0].name
@@ -55,7 +55,7 @@ def _last(plan: Plan, name: str) -> tuple[str, int]:
         raise UsageError(
             f"'{name}' can't be removed: only the last node of its pool can, which is '{members[-1]}'.",
             why="A pool's nodes are named and addressed by their numbers, from 1 to its count.",
-            cure=f"Run 'winlab node remove {members[-1]} --lab {plan.lab}'; or make '{name}' anew with 'winlab node "
+            cure=f"Run 'winlab node remove {members[-1]} --lab {plan.lab}'; or make '{name}' again with 'winlab node "
             f"rebuild {name} --lab {plan.lab}'.",
         )
     return node.pool, len(members) - 1

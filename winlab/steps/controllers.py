@@ -54,7 +54,7 @@ def _require_one(run: Run) -> None:
         name, state = next(iter(states.items()))
         raise GuestError(
             f"The API server does not answer: '{name}' is {state}.",
-            why="Its machine ended while winlab waited: somebody switched it off, or its QEMU was killed.",
-            cure="Run the same command again: it starts the machine, and goes on.",
+            why="Its machine ended while winlab waited: someone switched it off, or its QEMU was killed.",
+            cure="Run the same command again: it starts the machine and continues.",
             evidence=logs(name, run.lab),
         )

@@ -68,7 +68,7 @@ def require_no_crash(conn: Connection, lab: str, node: Machine, progress: Progre
     cause = recognise(event.text)
     raise GuestError(
         event.text,
-        why=f"Its arguments: {', '.join(event.arguments)}." if event.arguments else "It could not tell the code.",
+        why=f"Its arguments: {', '.join(event.arguments)}." if event.arguments else "It could not report the code.",
         cure=f"{ELSE if cause is None else cause.cure} "
         "The same command starts it again; until then its screen is as it was.",
         evidence=f"winlab screenshot {node.name} --lab {lab}; winlab serial {node.name} --log --lab {lab}",

@@ -47,7 +47,7 @@ def steps(run: Run, after: Sequence[State], *, cluster: bool) -> Iterator[Step]:
     """The steps that give the cluster and each node its own credentials.
 
     :param after: the states that must come first.
-    :param cluster: whether the lab has a cluster of its own.
+    :param cluster: whether the lab has its own cluster.
     """
     if cluster:
         yield known.of(run).renew_administrator(run.folder.within(FRESH), after)

@@ -292,7 +292,7 @@ class _Build:
         error = GuestError(
             f"Generalizing '{self.node.name}' was interrupted.",
             why=why,
-            cure="Run the same command again: a machine that may be half generalized is made anew.",
+            cure="Run the same command again: it makes a new machine, because the old one may be half generalized.",
         )
         evidence.keep(self.run, self.node, self._disk_logs, error, progress)
         return error

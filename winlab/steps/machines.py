@@ -100,7 +100,7 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
     if backing is not None and not host.pool.is_complete(backing):
         raise NotFoundError(
             f"'{node.name}' can't get a new disk: its base volume '{backing}' is not whole in the pool.",
-            why="Its first boot was cut off, and so was the base, or somebody removed it.",
+            why="Its first boot was cut off, and so was the base, or someone removed it.",
             cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
         )
     domains.cut_power(host.conn, node)

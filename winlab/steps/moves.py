@@ -148,7 +148,7 @@ def recover(move: Move, *, cold: bool) -> None:
     if here == there == "running":
         raise ConflictError(
             f"'{node.name}' runs on '{source.name}' and on '{target.name}'.",
-            why="Something other than winlab started it. Each has a disk of its own, and both have the same addresses.",
+            why="Something other than winlab started it. Each has its own disk, and both have the same addresses.",
             cure=f"Decide which one counts. On the host of the other, run 'virsh destroy {node.domain}' and 'virsh "
             f"undefine --nvram {node.domain}'. Then run the same command again.",
         )

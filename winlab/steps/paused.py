@@ -46,7 +46,7 @@ def require_writable_disk(host: Hypervisor, node: Machine) -> None:
         raise HostError(
             f"'{node.name}' is paused, because the storage pool is full.",
             why=f"'{host.pool.folder}' has {free} bytes free, and the machine needs more for its disk.",
-            cure="Make room: 'winlab image prune', 'winlab snapshot delete', or 'winlab destroy'. "
+            cure="Free some space: 'winlab image prune', 'winlab snapshot delete', or 'winlab destroy'. "
             f"Once {ROOM >> 30} GiB is free, the same command resumes the machine.",
             evidence=evidence,
         )

@@ -37,7 +37,7 @@ from winlab.supply.artifacts.upstream import UpstreamSource
 from winlab.supply.payload import PREFIX, PayloadCd
 
 UNVOUCHED = (
-    "Nodes import their images themselves, which takes longer: no digest that was known before vouches for containerd"
+    "Nodes import their images themselves, which takes longer: no digest that was known before verifies containerd"
     " and ctr, so this host does not run them (--bundle-digest and --source build have one)."
 )
 
@@ -69,13 +69,13 @@ class Supply:
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False)
 
     def host_may_run(self, program: Program) -> bool:
-        """Whether a digest that was already known vouches for a program; a lock file's digest came with the spec."""
+        """Whether a digest that was already known verifies a program; a lock file's digest came with the spec."""
         return self.source.pinned(program)
 
     def host_kubectl(self, versions_: versions.Versions) -> Program:
         """The kubectl that this host runs: the cluster's own if it may run here, otherwise a neighboring minor's.
 
-        :raises NotFoundError: nothing vouches for any that the source has.
+        :raises NotFoundError: nothing verifies any that the source has.
         """
         return _may_run(self.source, required.kubectls(versions_))
 
@@ -152,7 +152,7 @@ ANYWHERE = Origin()
 def _may_run(source: Source, alternatives: list[Program]) -> Program:
     """The one of *alternatives* that this host may run.
 
-    :raises NotFoundError: nothing vouches for any that the source has.
+    :raises NotFoundError: nothing verifies any that the source has.
     """
     program = select.for_host(source, alternatives)
     if program is None:
@@ -193,7 +193,7 @@ def choose(
     kind = origin.kind or ("build" if trees else None)
     if trees and kind != "build":
         raise UsageError(
-            f"kubernetes.source is to be built, so it cannot come from the source '{kind}'.", cure="Leave out --source."
+            f"kubernetes.source is to be built, so it can't come from the source '{kind}'.", cure="Leave out --source."
         )
     optional = [artifact for artifact in every if required.optional(artifact)]
     own: dict[overrides.Replaced, Path] = {}
@@ -282,7 +282,7 @@ def payload_step(run: Run, supply: Supply, of: System, host: Hypervisor) -> Step
 
 
 def _link_kubectl(run: Run, supply: Supply, obtained: list[Obtained], progress: Progress) -> None:
-    """Give the host its kubectl: that of the controllers, a pinned one if nothing vouches for theirs, or the
+    """Give the host its kubectl: that of the controllers, a pinned one if nothing verifies theirs, or the
     published one if theirs is built from a checkout.
 
     :param obtained: what was already obtained; kubectl may be missing.
@@ -312,7 +312,7 @@ def _kubectl_step(run: Run, supply: Supply) -> Step:
 
 
 def fetch_kubectl(versions_: versions.Versions, origin: Origin, progress: Progress) -> Path:
-    """A kubectl that an already known digest vouches for, from the source that the lab will use; a lab's checkout is
+    """A kubectl that an already known digest verifies, from the source that the lab will use; a lab's checkout is
     ignored.
 
     :raises UsageError: the user's choices contradict each other.

@@ -61,4 +61,4 @@ class Unheard:
             try:
                 evidence.by_agent(self._run, self._node, self._progress)
             except (WinlabError, OSError) as error:  # this is only evidence: the wait continues
-                self._progress.say(f"what its guest agent tells can't be kept: {str(error).splitlines()[0]}")
+                self._progress.say(f"what its guest agent reports can't be kept: {str(error).splitlines()[0]}")

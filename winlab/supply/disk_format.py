@@ -105,5 +105,5 @@ def _refused(source: str, why: str) -> UsageError:
     return UsageError(
         f"The image from '{source}' is refused.",
         why=why,
-        cure="Take an image that stands by itself; 'qemu-img convert -O qcow2' makes one of an image that you trust.",
+        cure="Use an image without a backing file; 'qemu-img convert -O qcow2' makes one from an image that you trust.",
     )

@@ -319,5 +319,5 @@ def _checked(key: str) -> str:
     :raises UsageError: it could lead elsewhere.
     """
     if not _KEY.fullmatch(key):
-        raise UsageError(f"'{key}' is no key of the cache.")
+        raise UsageError(f"'{key}' is not a key of the cache.")
     return key

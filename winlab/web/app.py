@@ -120,7 +120,7 @@ class Labs:
         try:
             given = Given.model_validate_json(bytes(body) or b"{}")
         except ValidationError as error:
-            raise UsageError("The request is not what a verb takes.", why=str(error)) from error
+            raise UsageError("The request does not fit the verb.", why=str(error)) from error
         job = self.jobs.begin(self._lab(request), request.path_params["verb"], given)
         return JSONResponse(asdict(job), 202)
 

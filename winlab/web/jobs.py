@@ -1,4 +1,4 @@
-"""What the page's buttons do: verbs of labs, each in a thread of its own."""
+"""What the page's buttons do: verbs of labs, each in its own thread."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Jobs:
         :raises UsageError: there is no such verb, or it lacks a name.
         """
         if verb not in VERBS:
-            raise UsageError(f"There is no verb '{verb}'.", cure=f"There are: {', '.join(VERBS)}.")
+            raise UsageError(f"There is no verb '{verb}'.", cure=f"Choose one of: {', '.join(VERBS)}.")
         if verb == "clone" and not given.name:
             raise UsageError("The copy needs a name.")
         job = Job(next(self._numbers), lab.name, verb)

@@ -1,4 +1,4 @@
-"""Serve an application on the loopback, in a thread of its own."""
+"""Serve an application on the loopback, in its own thread."""
 
 from __future__ import annotations
 

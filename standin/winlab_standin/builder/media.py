@@ -125,11 +125,11 @@ def build(request: BuildRequest) -> None:
     """
     if unknown := set(request.options) - set(OPTIONS):
         raise UsageError(
-            f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(OPTIONS)}."
+            f"The stand-in media have no option '{sorted(unknown)[0]}'.", cure=f"Choose one of: {', '.join(OPTIONS)}."
         )
     if unknown := set(request.options.get("traps", [])) - set(TRAPS):
         raise UsageError(
-            f"The stand-in media have no trap '{sorted(unknown)[0]}'.", cure=f"There are: {', '.join(TRAPS)}."
+            f"The stand-in media have no trap '{sorted(unknown)[0]}'.", cure=f"Choose one of: {', '.join(TRAPS)}."
         )
     first = donor(request)
     system = _make(request) if first is None else _take(request, first)

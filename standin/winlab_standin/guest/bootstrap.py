@@ -144,7 +144,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
 
 def _install_sshd(folder: Path, world: World, root: Path) -> None:
     if NO_OPENSSH in world.windows.traps and not (folder / "OpenSSH-Win64.zip").exists():
-        raise RefusedError("OpenSSH can't be had (workers.openssh=FILE brings it): Error code = 0x800f0954")
+        raise RefusedError("OpenSSH is not available (workers.openssh=FILE brings it): Error code = 0x800f0954")
     ssh = root / "ProgramData/ssh"
     ssh.mkdir(parents=True, exist_ok=True)
     for name in SSH_FILES:

@@ -75,7 +75,7 @@ def proxy_network(machine: Machine) -> str:
 
 
 def proxy_stale(machine: Machine) -> bool:
-    """Whether that network was made anew since kube-proxy was started."""
+    """Whether that network was created again after kube-proxy started."""
     noted, now = machine.c(PROXY_NETWORK), proxy_network(machine)
     return bool(now) and not (noted.is_file() and noted.read_text() == now)
 

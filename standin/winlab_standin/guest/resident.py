@@ -1,7 +1,7 @@
 """One process of the PowerShell engine that runs script after script: an emulated CPU takes seconds to start one.
 
 doubles/resident.ps1 is what it runs. The first script that asks for it starts it. It runs one script at a time: another
-one meanwhile gets a process of its own. So does any script if the resident engine can't be had. Who asks holds a lock,
+one meanwhile gets a process of its own. So does any script if the resident engine is missing. Who asks holds a lock,
 which goes with its owner. If who asked for a script ends it, or goes away, the engine is killed with all that it has
 started. It ends by itself after some idle minutes.
 """

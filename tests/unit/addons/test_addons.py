@@ -55,7 +55,7 @@ def test_our_add_ons_are_discovered() -> None:
         ),
         (
             "from winlab.addons.metrics_server import ADDON",
-            "two add-ons 'metrics-server', one of them of the package 'winlab-bad 0.1'",
+            "Two add-ons are called 'metrics-server', one of them from the package 'winlab-bad 0.1'",
             "",
         ),
     ],
@@ -83,11 +83,11 @@ def test_a_lab_without_add_ons_does_not_ask_for_any(distribution: partial[Distri
     [
         (
             "addons: {prometheus: {}}",
-            "line 1: addons.prometheus: there is no add-on 'prometheus'; there are metrics-server",
+            "line 1: addons.prometheus: there is no add-on 'prometheus'; choose from metrics-server",
         ),
         (
             "addons:\n  metrics-server:\n    replicas: 2",
-            "line 3: addons.metrics-server.replicas: there is no such setting; there are resolution",
+            "line 3: addons.metrics-server.replicas: there is no such setting; choose from resolution",
         ),
         (
             "addons:\n  metrics-server: {resolution: 5}",

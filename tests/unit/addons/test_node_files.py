@@ -117,7 +117,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, *addons: Addon) -> str:
 )
 def test_paths_that_are_refused(monkeypatch: pytest.MonkeyPatch, path: str, why: str) -> None:
     said = refused(monkeypatch, Giving("a", [NodeFile(path=path, text="x")]))
-    assert "'controller-1' can't have what it gets from the add-on 'a'" in said
+    assert "'controller-1' can't use what it gets from the add-on 'a'" in said
     assert why in said
 
 

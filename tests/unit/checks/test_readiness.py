@@ -173,7 +173,7 @@ def test_a_daemonset_that_is_ready_passes() -> None:
         (
             "R10",
             {"script": lambda tag, name, settings=None: {**SERVICES, "proxy": {**RUNNING, "stale": True}}},
-            "its network was made anew since kube-proxy was started: 'winlab repair' starts it again",
+            "its network was created again after kube-proxy started: 'winlab repair' starts it again",
         ),
         ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "hns": ""})}, "hns is absent"),
         ("R11", {"execute": lambda tag, command: json.dumps({**KERNEL, "kubelets": 2})}, "2 kubelets"),

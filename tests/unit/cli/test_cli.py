@@ -218,7 +218,7 @@ def test_an_interrupted_render_is_done_again(monkeypatch: pytest.MonkeyPatch, tm
         (["plan", "--spec", "9-9-9"], 2, "not valid"),
         (["plan", "--spec", "x.yaml"], 2, "can't be read"),
         (["plan", "--rehearse", "--iso", "own.iso"], 2, "--rehearse brings its own media"),
-        (["plan", "--rehearse", "--os", "debian-13"], 2, "--rehearse plays Windows, and debian-13 is none"),
+        (["plan", "--rehearse", "--os", "debian-13"], 2, "--rehearse simulates Windows, and debian-13 is not Windows"),
         (["plan", "--iso", "/nowhere.iso"], 2, "can't be read"),
         (["plan", "--lab", "Bad_Name"], 2, "can't be the name of a lab"),
         (["plan", "--set", "workers.cpus=0"], 2, "workers.cpus"),

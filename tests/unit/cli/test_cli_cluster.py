@@ -78,7 +78,7 @@ def test_winlab_kubectl_runs_the_kubectl_of_the_lab(monkeypatch: pytest.MonkeyPa
     ("args", "code", "says"),
     [
         (["kubeconfig", "--lab", "other"], 5, "has no kubeconfig"),
-        (["kubeconfig", "--use"], 2, "--use goes with --merge"),
+        (["kubeconfig", "--use"], 2, "--use needs --merge"),
         (["kubectl", "--lab", "other", "--", "get", "nodes"], 5, "has no cluster"),
         (["logs", "--lines", "0"], 2, "between 1 and"),
         (["lock", "--check"], 5, "There is no 'winlab.lock'"),

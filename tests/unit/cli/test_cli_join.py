@@ -112,7 +112,7 @@ def test_an_attachment_is_planned_and_checked(
         (["--set", "controllers.count=3"], "external cluster decides that"),
         (["--context", "two"], "no context 'two'"),
         (["--workers", "0"], "without workers"),
-        (["--os", "debian-13"], "plays Windows"),
+        (["--os", "debian-13"], "simulates Windows"),
     ],
 )
 def test_refused(

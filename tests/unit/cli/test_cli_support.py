@@ -67,7 +67,7 @@ def test_a_log_is_explained(collected: list[tuple[str, Any]]) -> None:
     assert collected == []
     assert done.stdout.startswith("The node has no ssh; everything else works without it.\n  cause:    no-ssh (hurts)")
     assert "  cure:     Give the package with workers.openssh" in done.stdout
-    assert "  seen:     no-ssh.serial.log:15: winlab: warning=ssh: OpenSSH can't be had" in done.stdout
+    assert "  seen:     no-ssh.serial.log:15: winlab: warning=ssh: OpenSSH is not available" in done.stdout
 
 
 def test_more_lines_are_counted() -> None:

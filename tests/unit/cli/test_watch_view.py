@@ -119,7 +119,7 @@ def test_a_watched_lab_is_shown_when_it_changes(views: list[View]) -> None:
     assert "create by " in first
     assert "2 of 5 steps are done, 10 s so far, about 1 min 23 s left" in first
     assert "a  -  -  1 of 3  boot a: waiting for ssh (7 s, usually 1 min 00 s)" in first
-    assert "nobody is changing it" in second
+    assert "no command is changing it" in second
     assert "last run: create, done after 1:40" in second
     rows = results.streamed(ran("status", "--watch", "--output", "json").stdout)
     assert [row["run"]["state"] for row in rows] == ["running", "done"]

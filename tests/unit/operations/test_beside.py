@@ -115,7 +115,7 @@ def test_tests_and_images_are_only_for_nodes(monkeypatch: pytest.MonkeyPatch, tm
     image = load.Ready("image", "linux", tmp_path, "0")
     assert [one.tag.node for one in load.nodes_for([image], every)["linux"]] == ["controller-1", "node-1"]
     monkeypatch.setattr(look, "find_node", lambda *_: every[-1])
-    with pytest.raises(UsageError, match="'agent-1' stands beside the cluster"):
+    with pytest.raises(UsageError, match="'agent-1' is not in the cluster"):
         push.to_node("lab", Site(), "agent-1", "kubelet", ignore)
 
 

@@ -17,7 +17,7 @@ from winlab.operations.support_sources import File
 from winlab.steps import evidence
 
 DRIVER = "2026-01-01 10:00:03, Error      SP     Result = 0x80070103"
-NO_SSH = "winlab: phase=bootstrap\r\nwinlab: warning=ssh: OpenSSH can't be had\r\nwinlab: phase=ready\r\n"
+NO_SSH = "winlab: phase=bootstrap\r\nwinlab: warning=ssh: OpenSSH is not available\r\nwinlab: phase=ready\r\n"
 
 
 def archive(path: Path, members: dict[str, bytes], mode: str = "w:gz", top: str = "winlab-support-lab/") -> Path:
@@ -170,11 +170,11 @@ def test_of_a_long_member_the_beginning_is_read(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"\x7fELF" + bytes(range(32)) * 200, "is no text"),
-        (b"PK\x03\x04" + bytes(range(1, 32)) * 200, "is no text"),
-        (gzip.compress(b"a log, and no archive " * 500), "no archive"),
-        (b"\x1f\x8b no gzip at all", "no archive"),
-        (b"\x1f\x8b", "no archive"),
+        (b"\x7fELF" + bytes(range(32)) * 200, "is not a text file"),
+        (b"PK\x03\x04" + bytes(range(1, 32)) * 200, "is not a text file"),
+        (gzip.compress(b"a log, and no archive " * 500), "not a readable archive"),
+        (b"\x1f\x8b no gzip at all", "not a readable archive"),
+        (b"\x1f\x8b", "not a readable archive"),
     ],
 )
 def test_a_file_that_is_not_a_log_is_refused(tmp_path: Path, content: bytes, says: str) -> None:

@@ -228,7 +228,7 @@ def test_a_fault_that_may_be_active_stays_recorded_as_unfinished(world: World) -
     faults.report("lab", world.site, world.site.each, said.append)
     (note,) = said
     assert isinstance(note, Note)
-    assert note.text.startswith("Faults on purpose are active: clock.node-1 (unfinished).")
+    assert note.text.startswith("Injected faults are active: clock.node-1 (unfinished).")
     world.failure = None
     world.add("clock", "node-1", skew="+2h")
     (one,) = faults.active("lab", world.site)

@@ -235,14 +235,14 @@ def test_each_pool_has_its_golden_image_made_or_brought() -> None:
 def test_media_of_all_pools_are_checked() -> None:
     rows = "{os: windows-rehearsal}, {name: other, os: windows-2022}"
     for golden_image in ("true", "false"):
-        with pytest.raises(NotFoundError, match="no media for 'windows-2022'"):
+        with pytest.raises(NotFoundError, match="No media were found for 'windows-2022'"):
             goldens.check_media(make(f"workers=[{rows}]", f"workers.other.golden={golden_image}"), Stock(), Site())
 
 
 def test_without_media_only_the_image_is_needed() -> None:
     """An imported image, or one made before the medium vanished, suffices."""
     plan = make("workers.os=windows-2022")
-    with pytest.raises(NotFoundError, match="no media"):
+    with pytest.raises(NotFoundError, match="No media were found"):
         goldens.check_media(plan, Stock(), Site())
     keep(plan)
     goldens.check_media(plan, Stock(), Site())
@@ -278,7 +278,7 @@ def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkey
     made = keep(plan)
     file = tmp_path / "image.tar"
     library.export(library.find("windows-rehearsal"), file, Quiet())
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="already exists"):
         library.export(library.find("windows-rehearsal"), file, Quiet())
     made_here = cache.manifest(made.image)
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
@@ -295,7 +295,7 @@ def test_an_image_is_taken_to_another_machine_and_checked(tmp_path: Path, monkey
     with pytest.raises(TransferError, match="is damaged"):
         library.bring(file, Quiet())
     file.write_bytes(b"x")
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         library.bring(file, Quiet())
 
 
@@ -307,7 +307,7 @@ def test_an_image_s_key_does_not_lead_out_of_the_cache(tmp_path: Path, monkeypat
     key = "../../precious".ljust(64, "/").encode()
     file.write_bytes(file.read_bytes().replace(made.image.key.encode(), key))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "other"))
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         library.bring(file, Quiet())
     assert list((tmp_path / "precious").iterdir()) == []
     assert cache.entries() == []

@@ -132,7 +132,7 @@ def test_profile(theirs: str | None, changes: tuple[str, ...], profile: str) -> 
     ("theirs", "changes", "says"),
     [
         ("calico-vxlan", ("workers.os=windows-2022", "network.cni=l3"), "connected by calico-vxlan, not by l3"),
-        (None, ("workers.os=windows-2022",), "can't tell how that cluster connects"),
+        (None, ("workers.os=windows-2022",), "does not know how that cluster connects"),
         ("calico-vxlan", (REHEARSAL,), "can't be rehearsed"),
         (None, (REHEARSAL, "network.cidr=10.200.0.0/24"), "overlap"),
     ],

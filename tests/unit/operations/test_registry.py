@@ -208,7 +208,7 @@ def test_one_is_shown_with_its_facts_and_versions(world: World) -> None:
     assert hosts().show(HYPERVISOR).facts == FIRST.machine
     with pytest.raises(NotFoundError, match="no hypervisor 'x'") as caught:
         hosts().show("x")
-    assert caught.value.cure == f"There are: {HYPERVISOR}, b."
+    assert caught.value.cure == f"Choose one of: {HYPERVISOR}, b."
 
 
 def test_one_with_machines_of_labs_is_not_removed(world: World) -> None:
@@ -246,7 +246,7 @@ def test_one_with_volumes_of_labs_or_snapshots_is_removed_only_by_force(
 def test_one_without_a_pool_is_removed_only_by_force(world: World) -> None:
     world.nb.texts = {"b": sites.record("host2")}
     world.pools = False
-    with pytest.raises(HostError, match="unknown whether labs or snapshots have volumes") as caught:
+    with pytest.raises(HostError, match="can't find out whether labs or snapshots have volumes") as caught:
         hosts().remove("b")
     assert caught.value.cure == "Run setup there. To remove it anyway: winlab hypervisor remove b --force"
     hosts().remove("b", force=True)
@@ -257,7 +257,7 @@ def test_one_that_does_not_answer_is_removed_only_by_force(world: World) -> None
     world.nb.texts = {"b": sites.record("host2"), "c": "damaged"}
     world.off = {"host2"}
     for name in ("b", "c"):
-        with pytest.raises(HostError, match="unknown whether labs have machines there") as caught:
+        with pytest.raises(HostError, match="can't find out whether labs have machines there") as caught:
             hosts().remove(name)
         assert f"hypervisor forget {name}" in caught.value.cure
         hosts().remove(name, force=True)

@@ -42,7 +42,7 @@ def test_the_text_of_the_error_counts_first(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_minor_and_overcome_causes_are_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = "winlab: warning=ssh: OpenSSH can't be had", f"{SETUP}\r\nwinlab: phase=specialize\r\n"
+    logs = "winlab: warning=ssh: OpenSSH is not available", f"{SETUP}\r\nwinlab: phase=specialize\r\n"
     assert kept(monkeypatch, GuestError("It stands.", cure="Look."), *logs).cure == "Look."
 
 

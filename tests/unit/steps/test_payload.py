@@ -41,13 +41,13 @@ class Source:
 
     def __init__(self, file: Path, *pinned: str) -> None:
         self.file = file
-        self.vouched = pinned
+        self.known = pinned
 
     def cannot(self, wanted: list[Artifact]) -> dict[Artifact, str]:
         return {}
 
     def pinned(self, program: Program) -> bool:
-        return str(program).removesuffix(" (linux)") in self.vouched
+        return str(program).removesuffix(" (linux)") in self.known
 
     def obtain_all(self, artifacts: list[Artifact], progress: object) -> list[Obtained]:
         return [Obtained(artifact, self.file, files.sha256(self.file), 1, "upstream") for artifact in artifacts]
@@ -161,7 +161,7 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
         ((), True, False),  # the lock came with the spec
     ],
 )
-def test_the_host_runs_containerd_only_where_a_digest_vouches_for_it(
+def test_the_host_runs_containerd_only_where_a_digest_verifies_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pinned: tuple[str, ...], locked: bool, runs_it: bool
 ) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
@@ -227,7 +227,7 @@ def test_the_host_s_kubectl_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_a_source_is_shown_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
     plan = plans.make(plans.KVM, "1-1-1")
-    for check in (None, lambda _: None):  # a lock file vouches for nothing
+    for check in (None, lambda _: None):  # a lock file alone verifies nothing
         assert payload.choose(plan, payload.Origin(), check=check)[1] == f"upstream: it answers. {payload.UNVOUCHED}"
     for said in (
         payload.choose(plan, payload.Origin(), runs=False)[1],

@@ -331,7 +331,7 @@ def test_go_lists_and_verifies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 @pytest.mark.parametrize("unsafe", [{"GOSUMDB": "off"}, {"GONOSUMDB": "k8s.io/*"}])
 def test_sums_have_to_be_verified(monkeypatch: pytest.MonkeyPatch, unsafe: dict[str, str]) -> None:
     answering(monkeypatch, {"env": VERIFIED | unsafe})
-    with pytest.raises(HostError, match="vouch"):
+    with pytest.raises(HostError, match="verify"):
         Go(Quiet())
 
 

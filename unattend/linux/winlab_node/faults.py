@@ -1,4 +1,4 @@
-"""Faults on purpose: lost and late packets, a wrong clock, a full disk."""
+"""Injected faults: lost and late packets, a wrong clock, a full disk."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _keep_from_synchronizing(node: Node) -> None:
 
 
 def _synchronize(node: Node) -> None:
-    """Correct the clock and resume its synchronization, if it was wrong on purpose."""
+    """Correct the clock and resume its synchronization, if a fault made it wrong."""
     note = node.path("var/lib/winlab/clock.json")
     if not note.exists():
         return

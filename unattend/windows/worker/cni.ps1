@@ -33,7 +33,7 @@ function Get-Outcome {
 }
 
 # A process of this WinRM shell would end with it: Windows keeps a shell's processes in a job. A task runs under the
-# task scheduler; and it runs at each start of Windows, since HNS forgets which endpoints were the host's own
+# task scheduler; and it runs at each start of Windows, because HNS forgets which endpoints were the host's own
 function Start-NetworkTask {
     foreach ($script in 'common.ps1', 'services.ps1', 'network.ps1') {
         $source = Join-Path $PSScriptRoot $script

@@ -139,7 +139,7 @@ function Enter-Change {
     return $mutex
 }
 
-# Runs a script's work. [Console]::Error, since Write-Error would wrap and colour the message
+# Runs a script's work. [Console]::Error, because Write-Error would wrap and colour the message
 function Invoke-Step([scriptblock]$StepBody) {
     $name = (Split-Path -Leaf $MyInvocation.ScriptName) -replace '\.ps1$'
     try {

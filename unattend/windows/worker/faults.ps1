@@ -1,4 +1,4 @@
-# Has exactly these faults on purpose. Settings: skew, seconds by which the clock is ahead, or null; free, bytes that
+# Has exactly these injected faults. Settings: skew, seconds by which the clock is ahead, or null; free, bytes that
 # stay free on C:, or null; now, the host's clock in seconds since 1970.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)

@@ -127,7 +127,7 @@ try {
             Write-Text $ProxyNetwork $id | Out-Null
         }
     } catch {
-        "kube-proxy is not started anew: $_" | Out-Host
+        "kube-proxy is not started again: $_" | Out-Host
     }
     Write-Text $outcome (ConvertTo-Json -InputObject @{ state = 'done'; id = $network.ID } -Compress) | Out-Null
 } catch {

@@ -46,10 +46,10 @@ class Silence:
         ran, quiet = now - self._begun, now - self._heard
         if quiet > self._limit:
             raise SilentError(
-                f"{self._what} has said nothing for {quiet:.0f} s, and winlab waits for it no longer.",
+                f"{self._what} has been silent for {quiet:.0f} s, and winlab no longer waits for it.",
                 why=f"It has run for {ran:.0f} s, and its last words were {quiet:.0f} s ago."
                 if self._heard > self._begun
-                else "It has not said a word since it began.",
+                else "It has printed nothing since it began.",
                 cure="Run the same command again: it continues there. 'winlab logs' shows more.",
                 evidence=self._evidence,
             )

@@ -42,7 +42,7 @@ class SshGuest:
             self._client.load_host_keys(str(folder.known_hosts))
         except OSError as error:
             raise GuestError(
-                f"The host keys of the lab '{tag.lab}' can't be read, so '{tag.node}' can't be recognised.",
+                f"The host keys of the lab '{tag.lab}' can't be read, so '{tag.node}' can't be recognized.",
                 why=str(error),
                 cure=f"Run 'winlab repair --lab {tag.lab}'; it writes them again.",
             ) from error

@@ -33,7 +33,7 @@ class WindowsWays:
         program, *rest = words
         if set(program) & set('"%') or any(set(word) & set("\r\n\0") for word in words):
             raise UsageError(
-                "cmd.exe can't be given these words.",
+                "cmd.exe can't take these words.",
                 why="None may have a line end, and the first one, the program, no quotation mark and no percent sign.",
                 cure="Give the whole command as a single word: it is run as a line of cmd.exe.",
             )

@@ -174,7 +174,7 @@ def check(cluster: ForeignCluster, network_cidr: str, names: Iterable[str], kube
         raise UsageError(
             f"Workers of this lab can't join the cluster at {cluster.server}.",
             why="\n".join(reasons),
-            cure="Choose fitting values with --set network.cidr=, --set kubernetes.version=, --prefix or --server.",
+            cure="Choose matching values with --set network.cidr=, --set kubernetes.version=, --prefix or --server.",
         )
 
 

@@ -174,7 +174,7 @@ def read(folder: LabFolder) -> str:
         raise WinlabError(
             f"The kubeconfig of the lab '{folder.lab}' is damaged.",
             why=str(error),
-            cure="Remove it, and run the lab's create command again: it fetches it anew.",
+            cure="Remove it, and run the lab's create command again: that fetches it again.",
             evidence=str(folder.kubeconfig),
         ) from error
     except OSError as error:
@@ -220,7 +220,7 @@ def _noted(folder: LabFolder) -> list[Path]:
     try:
         entries = [str(entry) for entry in documents.from_json((folder.path / MERGED).read_text(encoding="utf-8"))]
         if any("\0" in entry or not Path(entry).is_absolute() for entry in entries):
-            raise ValueError("these are no paths")
+            raise ValueError("these are not paths")
         return [Path(entry) for entry in entries]
     except (FileNotFoundError, NotADirectoryError):
         return []

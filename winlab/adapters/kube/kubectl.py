@@ -190,7 +190,7 @@ def _read(text: str, words: Sequence[str]) -> dict[str, Any]:
         return shape.check(documents.from_json(text), names[0] if names else "", many=len(names) == 1)
     except ValueError as error:
         raise ClusterError(
-            f"What the API server sent for 'kubectl get {' '.join(words)}' is no object of Kubernetes.",
+            f"What the API server sent for 'kubectl get {' '.join(words)}' is not a Kubernetes object.",
             why=printable(str(error))[:500],
             cure="Run it again. If it stays so, something other than the lab's API server answers.",
         ) from error

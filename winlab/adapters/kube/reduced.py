@@ -65,7 +65,7 @@ def identity(admin: str, node: str, distribution: Distribution = known.DEFAULT) 
         raise GuestError(
             f"The kubeconfig of '{node}' is not as {distribution.name} writes it; nothing of it was used.",
             why=str(error) or type(error).__name__,
-            cure="Somebody changed it, or took over the node. Look into it; or destroy the lab and create it again.",
+            cure="Someone changed it, or took over the node. Find out who, or destroy the lab and create it again.",
             evidence=f"winlab exec {node} -- sudo cat {distribution.admin_file}",
         ) from error
     return credentials

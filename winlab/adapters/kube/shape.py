@@ -99,7 +99,7 @@ def check(answer: Any, asked: str, *, many: bool) -> dict[str, Any]:
         raise ValueError(f"It is a {type(answer).__name__}.")
     items = answer.get("items") if many else [answer]
     if not isinstance(items, list):
-        raise ValueError("It is no list of objects.")
+        raise ValueError("It is not a list of objects.")
     for item in items:
         kind = RESOURCES.get(asked) or (item.get("kind") if isinstance(item, dict) else None)
         KINDS.get(str(kind), _Object).model_validate(item)

@@ -54,7 +54,7 @@ class Matched:
 def match(wanted: Iterable[Any], there: Iterable[Any]) -> Matched:
     """Find each wanted row among those of the database, first among the lab's own.
 
-    Routes to pods and the rules of faults on purpose are left out.
+    Routes to pods and the rules of injected faults are left out.
     """
     left: dict[str, list[Any]] = {}
     for real in sorted(there, key=lambda real: (tags.KEY not in real.external_ids, str(real.uuid))):

@@ -1,4 +1,4 @@
-"""Faults on purpose among a lab's rows: rules of its logical switch, which external_ids identify.
+"""Injected faults among a lab's rows: rules of its logical switch, which external_ids identify.
 
 They belong to the switch and are removed with it when the lab goes. OVN's meters drop what is above a rate on both
 datapaths. Source: ovn-nb(5), tables ACL and QoS.

@@ -206,11 +206,11 @@ class Northbound:
 
     @_reads
     def fault_records(self, lab: str) -> list[str]:
-        """What the lab's faults on purpose say about themselves, one text each."""
+        """What the lab's injected faults say about themselves, one text each."""
         return faults.records(self._api, lab)
 
     def put_fault(self, lab: str, fault: str, record: str, rules: Sequence[SwitchRule]) -> bool:
-        """Set the rules of a fault on purpose, or remove it if there are none; whether the lab has a switch.
+        """Set the rules of an injected fault, or remove it if there are none; whether the lab has a switch.
 
         :param fault: its identifier.
         :param record: what :meth:`fault_records` gives for it.

@@ -44,7 +44,7 @@ class Apply(_Write):
     """Make a lab's rows match the wanted ones by changing what differs; one transaction.
 
     Deleting a switch or router and making it again would break the connections of running guests: OVN identifies it by
-    its row. Routes to pod networks, faults on purpose, and rows without winlab's tag stay.
+    its row. Routes to pod networks, injected faults, and rows without winlab's tag stay.
     """
 
     def __init__(self, api: Any, topology: Topology) -> None:

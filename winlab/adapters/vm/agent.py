@@ -103,5 +103,5 @@ def _ask(conn: Connection, machine: Named, what: str, **arguments: object) -> ob
         kind = GuestError if refused else UnreachableError
         raise kind(f"The guest agent in '{machine.domain}' does not do '{what}'.", why=str(error)) from error
     except ValueError as error:
-        raise GuestError(f"The guest agent in '{machine.domain}' answers nonsense.", why=str(error)) from error
+        raise GuestError(f"The guest agent in '{machine.domain}' gave an invalid answer.", why=str(error)) from error
     return told.get("return") if isinstance(told, dict) else None

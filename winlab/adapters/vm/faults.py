@@ -1,4 +1,4 @@
-"""What faults on purpose need of domains: their records in a domain's metadata, and its network card."""
+"""What injected faults need of domains: their records in a domain's metadata, and its network card."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class StoragePool(Contents):
             raise ConflictError(
                 f"The base volume '{backing}' was removed while a disk was made over it.",
                 why="Another winlab is pruning images.",
-                cure="Run the same command again; it uploads the image anew.",
+                cure="Run the same command again; it uploads the image from the start.",
             )
 
     def retire(self, name: str, is_used: Callable[[], bool]) -> bool:

@@ -85,7 +85,7 @@ class Source(Protocol):
         """The parts of *wanted* that this source can never provide, with reasons. Quick; fetches and builds nothing."""
 
     def pinned(self, program: Program) -> bool:
-        """Whether a digest that was known before vouches for what this source gives: one in winlab's pins, the sum of a
+        """Whether a digest that was known before verifies what this source gives: one in winlab's pins, the sum of a
         Go module, that of the whole bundle. Nothing else runs on the host."""
 
     def obtain(self, artifact: Artifact, progress: Progress) -> Obtained:

@@ -16,7 +16,7 @@ Rows of ``images/kubernetes/known-good.yaml`` and of each extension's ``pins.yam
     - {path: k8s.io/kubernetes, version: v1.36.3, sum: "h1:..."}
 
 The digest may be unknown when a row is written. A program or manifest then names the publisher's file of digests
-(``sums_url``); an image omits ``digest`` and is fetched by its tag. Only the publisher's TLS certificate vouches for
+(``sums_url``); an image omits ``digest`` and is fetched by its tag. Only the publisher's TLS certificate protects
 such an artifact, until a lab's lock file records its digest.
 
 A module is what the source ``build`` compiles; its sum is that of Go's checksum database (go.dev/ref/mod#go-sum-files).

@@ -87,7 +87,7 @@ CAUSES = (
             Clue("no match for platform in manifest"),
         ),
         "A container image is for another release of Windows.",
-        "Windows runs images of its own release; since 2022 also of an earlier one.",
+        "Windows runs images of its release; from 2022 on, also of an earlier one.",
         "Choose the image's tag for the node (ltsc2019, ltsc2022, ltsc2025), or a matching node with a nodeSelector.",
         "Microsoft: version compatibility of containers; kubernetes/kubernetes#99157",
     ),

@@ -215,7 +215,7 @@ CAUSES = (
         Effect.HURTS,
         (
             Clue("winlab: warning=ssh:"),
-            Clue("openssh can't be had"),
+            Clue("openssh is not available"),
             Clue("0x800f0954"),
             Clue("0x800f0950"),
             Clue("add-windowscapability failed"),

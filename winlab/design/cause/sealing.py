@@ -11,7 +11,7 @@ CAUSES = (
         (Clue("0x80073cf2"), Clue("was installed for a user, but not provisioned for all users")),
         "An app is installed for one user only, and sysprep refuses that.",
         "On Desktop editions apps such as Edge update themselves for the user who is logged on.",
-        "Remove it with a script in workers.scripts, or take a Core edition: workers.edition.",
+        "Remove it with a script in workers.scripts, or choose a Core edition: workers.edition.",
         "Microsoft: sysprep fails to remove or update Store apps; antifob/incus-windows#28",
     ),
     Cause(

@@ -90,7 +90,7 @@ CAUSES = (
         (Clue("failed to decode password", harmless=True), Clue("0x8030000b")),
         "Windows can't decode a password of the answer file.",
         "It is the base64 of UTF-16LE, and the name of its element belongs to the text: 'secretPassword'.",
-        f"Take the passwords' elements from winlab's template into {TEMPLATE}, or say <PlainText>true</PlainText>.",
+        f"Copy the passwords' elements from winlab's template into {TEMPLATE}, or use <PlainText>true</PlainText>.",
         "Microsoft's reference: PlainText; a report with the log's lines (jc-tech.info, 2016)",
     ),
     Cause(
@@ -130,7 +130,7 @@ CAUSES = (
             Clue("install driver to show hardware"),
         ),
         "Setup sees no disk: the driver for its bus is missing.",
-        "Windows has no driver of its own for virtio.",
+        "Windows does not include drivers for virtio.",
         "Give the virtio-win ISO with workers.drivers, or use --set workers.bus=sata.",
         "cschneegans/unattend-generator#400",
     ),

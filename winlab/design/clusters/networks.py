@@ -63,7 +63,7 @@ def finding(seen: Seen, kind: Kind, *, attached: bool = False) -> Finding:
         if network := next((text for start, text in LINUX_ONLY.items() if name.startswith(start)), None):
             return Finding(ABOUT, "change", f"{network} has no half for Windows.", REPLACE)
     says = seen.network or "no DaemonSet of a network is known"
-    return Finding(ABOUT, "change", f"winlab can't tell how pods are connected: {says}.", REPLACE)
+    return Finding(ABOUT, "change", f"winlab does not know how pods are connected: {says}.", REPLACE)
 
 
 def is_on_link(seen: Seen) -> bool:

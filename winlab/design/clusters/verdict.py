@@ -91,7 +91,7 @@ def _reach(tried: Sequence[Reach]) -> list[Finding]:
 
 def _reached(about: str, one: Reach) -> Finding:
     if one.here:
-        says = f"{one.address} is this host, which a lab's nodes reach only if its spec says so."
+        says = f"{one.address} is this host, which a lab's nodes reach only if its spec allows it."
         return Finding(about, "change", says, "Add --set network.reach=all.")
     return Finding(about, "ok", f"{one.address} answers this host, and guests reach what this host reaches.")
 

@@ -17,7 +17,7 @@ from winlab.design.cni.elsewhere import Elsewhere
 from winlab.design.cni.model import PodNetwork
 from winlab.design.cni.profile import Profile
 from winlab.errors import HostError, UsageError
-from winlab.near import there_are
+from winlab.near import choose_from
 
 ELSEWHERE = Elsewhere()  # can't be chosen: Linux workers of an external cluster have it
 
@@ -40,7 +40,7 @@ def profiles() -> dict[str, Profile]:
         for profile in value:
             if profile.name in (*by_name, ELSEWHERE.name):
                 raise HostError(
-                    f"There are two CNI profiles '{profile.name}', one of them of the package '{extension.origin}'.",
+                    f"Two CNI profiles are called '{profile.name}', one of them from the package '{extension.origin}'.",
                     cure="Uninstall one of the packages.",
                 )
             by_name[profile.name] = profile
@@ -84,7 +84,7 @@ def _listed() -> str:
 
 def _choosable(name: str) -> str:
     if name not in profiles():
-        raise ValueError(f"there is no CNI profile '{name}'; {there_are(name, names())}")
+        raise ValueError(f"there is no CNI profile '{name}'; {choose_from(name, names())}")
     return name
 
 

@@ -68,9 +68,7 @@ def problems(profile: Profile, network: PodNetwork, nodes: Sequence[NodeNetwork]
         all_problems += _services(parsed["services"], network.cluster_dns)
     if not DOMAIN.fullmatch(network.cluster_domain):
         all_problems.append(
-            Problem(
-                f"'{network.cluster_domain}' is not a domain name.", "Take a lower-case one, such as cluster.local."
-            )
+            Problem(f"'{network.cluster_domain}' is not a domain name.", "Use a lower-case one, such as cluster.local.")
         )
     all_problems += _mtu(network, nodes)
     all_problems += _vxlan(profile, network)
@@ -164,12 +162,12 @@ def _vxlan(profile: Profile, network: PodNetwork) -> Iterator[Problem]:
     if network.vni is None or not WINDOWS_VNI <= network.vni <= LARGEST_VNI:
         yield Problem(
             f"Windows takes VNIs from {WINDOWS_VNI} to {LARGEST_VNI}, not {network.vni}.",
-            f"Take the VNI {WINDOWS_VNI}.",
+            f"Use the VNI {WINDOWS_VNI}.",
         )
     if network.port != WINDOWS_PORT:
         yield Problem(
             f"Windows speaks VXLAN on UDP port {WINDOWS_PORT} alone, not {network.port}.",
-            f"Take the port {WINDOWS_PORT}.",
+            f"Use the port {WINDOWS_PORT}.",
         )
 
 

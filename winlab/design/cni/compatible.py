@@ -51,7 +51,7 @@ def check(chosen: Versions, windows_release: str, build: str | None, profile: st
     if reasons:
         raise UsageError(
             f"Kubernetes {chosen.kubernetes}, Windows Server {windows_release}"
-            f"{f' ({build})' if build else ''} and the CNI profile {profile} do not go together.",
+            f"{f' ({build})' if build else ''} and the CNI profile {profile} don't work together.",
             why=" ".join(reasons),
             cure=" ".join(cures),
         )

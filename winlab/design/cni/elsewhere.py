@@ -25,9 +25,9 @@ class Elsewhere(Profile):
         """
         raise WinlabError(
             f"'{node.name}' can't have the CNI profile '{network.profile}'.",
-            why="winlab can't tell what Windows would need there.",
+            why="winlab does not know what Windows would need there.",
         )
 
     def windows_support(self, release: str) -> Support:
         """Windows needs files that winlab writes."""
-        return Support("refused", f"winlab can't tell what Windows Server {release} would need there.")
+        return Support("refused", f"winlab does not know what Windows Server {release} would need there.")

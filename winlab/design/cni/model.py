@@ -67,7 +67,7 @@ class NodeNetwork:
         if self.pod_cidr is None:
             raise WinlabError(
                 f"Node '{self.name}' has no pod CIDR yet.",
-                why="kube-controller-manager gives one to each node that has joined, if it was told the pods' network.",
+                why="kube-controller-manager gives one to each node that has joined, if it knows the pods' network.",
                 cure="See 'kubectl get node -o jsonpath={.items[*].spec.podCIDR}' and the logs of "
                 "kube-controller-manager.",
             )

@@ -1,7 +1,7 @@
 """The interface of every CNI profile. Pure: profiles render, others apply.
 
 A profile is a folder under winlab/design/cni/ with ``PROFILES`` in its ``__init__.py`` and a ``pins.yaml``. It may also
-be the same in a package of its own, with an entry point of the group ``winlab.cni``. docs/cni.md explains how to write
+be the same in a separate package, with an entry point of the group ``winlab.cni``. docs/cni.md explains how to write
 one.
 """
 

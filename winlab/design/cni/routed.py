@@ -49,6 +49,6 @@ class Routed(Profile):
         """win-bridge is documented for Kubernetes, but no project tests it in a cluster any more."""
         return Support(
             "experimental",
-            f"win-bridge is kept up with the reference plug-ins, but nobody publishes tests of it on Windows Server "
+            f"win-bridge is kept up with the reference plug-ins, but no one publishes tests of it on Windows Server "
             f"{release} in a {distributions.DEFAULT} cluster.",
         )

@@ -1,4 +1,4 @@
-"""Faults on purpose: one file a kind. Pure; winlab/operations/faults.py does them, docs/faults.md explains them."""
+"""Injected faults: one file per kind. Pure; winlab/operations/faults.py does them, docs/faults.md explains them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(kind: str, nodes: Sequence[str], **settings: object) -> Fault:
     """
     if kind not in KINDS:
         raise UsageError(
-            f"There is no fault '{kind}'.", cure=f"{did_you_mean(kind, KINDS)}There are: {', '.join(KINDS)}."
+            f"There is no fault '{kind}'.", cure=f"{did_you_mean(kind, KINDS)}Choose one of: {', '.join(KINDS)}."
         )
     which = KINDS[kind]
     if not 1 <= len(nodes) <= 1 + which.pairs:
@@ -48,7 +48,7 @@ def make(kind: str, nodes: Sequence[str], **settings: object) -> Fault:
     except ValidationError as error:
         rows = error.errors(include_url=False, include_input=False)
         why = "\n".join(": ".join([*map(str, row["loc"]), _plain(row["msg"])]) for row in rows)
-        raise UsageError(f"The fault '{kind}' can't be made so.", why=why) from error
+        raise UsageError(f"The fault '{kind}' can't have these settings.", why=why) from error
 
 
 def read(record: Any) -> Fault | None:

@@ -46,7 +46,7 @@ Places = Mapping[str, Place]  # of all nodes of a lab, by name
 
 
 class Fault(BaseModel):
-    """A fault on purpose. Each subclass is a kind; its fields besides ``nodes`` are its settings."""
+    """An injected fault. Each subclass is a kind; its fields besides ``nodes`` are its settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -30,7 +30,7 @@ def parse(value: Any) -> Any:
 
 def _is_one(seconds: int) -> int:
     if seconds == 0:
-        raise ValueError("a clock that is right is no fault")
+        raise ValueError("a clock that is right is not a fault")
     return seconds
 
 

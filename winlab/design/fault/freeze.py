@@ -9,7 +9,7 @@ class Freeze(MachineFault):
     """The machine's CPUs stand still: it answers nothing, and its connections stay open."""
 
     kind = "freeze"
-    about = "Freeze a node: its CPUs stand still, its connections stay open. Clearing the fault has it go on."
+    about = "Freeze a node: its CPUs stand still, its connections stay open. Clear the fault to let it run again."
     state = "suspended"
 
     def effect(self) -> str:

@@ -103,7 +103,7 @@ def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | N
     if last < 1:
         raise UsageError(
             f"The external network {external_cidr} is too small for a lab of {addresses} addresses.",
-            cure="Run 'winlab host setup --external-cidr' with a larger one, or take fewer nodes.",
+            cure="Run 'winlab host setup --external-cidr' with a larger one, or use fewer nodes.",
         )
     if chosen is not None and chosen > last:
         raise UsageError(

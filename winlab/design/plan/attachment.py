@@ -47,7 +47,7 @@ class Places:
             raise UsageError(
                 f"The network {self.cidr} is too small for that many attached nodes.",
                 why=f"The lab takes addresses from {self.window}, and pools have fixed places there.",
-                cure="Take fewer nodes or pools, or make the cluster's network larger.",
+                cure="Use fewer nodes or pools, or make the cluster's network larger.",
             )
         return str(self.window[offset])
 

@@ -138,7 +138,7 @@ def decide_joined(
     if spec.kubernetes.distribution != known.DEFAULT.name:
         raise UsageError(
             f"kubernetes.distribution is {spec.kubernetes.distribution}, but the cluster exists already.",
-            cure="Leave it out: nodes join whatever made the cluster.",
+            cure="Leave it out: nodes join the cluster as it is.",
         )
     profile = _joined_profile(spec, nodes, foreign)
     _check_joined_profile(profile, nodes, foreign)
@@ -216,9 +216,9 @@ def _joined_profile(spec: Spec, nodes: Sequence[NodePlan], foreign: ForeignClust
     profile = foreign.cni or asked or suggested
     if profile is None:
         raise UsageError(
-            "winlab can't tell how that cluster connects its pods with Windows nodes.",
+            "winlab does not know how that cluster connects its pods with Windows nodes.",
             why=f"What it sees: {foreign.cni_note}.",
-            cure="Say with --set network.cni=... what the nodes are to be given; 'winlab join' changes nothing of the "
+            cure="Choose what the nodes get with --set network.cni=...; 'winlab join' changes nothing of the "
             "cluster's own network. docs/cluster.md has the details.",
         )
     _check_rehearsal(nodes, profile)

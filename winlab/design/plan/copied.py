@@ -65,7 +65,7 @@ def plan_of(
         raise UsageError(
             f"The lab '{origin.lab}' can't be copied: its nodes joined an external cluster.",
             why="A copy's nodes would be in the same cluster under the same names.",
-            cure="Copy a lab with a cluster of its own.",
+            cure="Copy a lab that has its own cluster.",
         )
     router, *floating = addresses.external_block(origin.network.external_cidr, lab, len(origin.nodes) + 1, block)
     nodes = tuple(

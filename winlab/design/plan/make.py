@@ -192,7 +192,7 @@ def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequ
     further = tunneled - {node.hypervisor for plan in standing for node in plan.nodes}
     if most is not None and tunneled and mtu > most and (mtu != has or further):
         which = f"network.mtu {asked}" if explicit else f"The lab's network.mtu, {has},"
-        cure = f"Say --set network.mtu={most}" if has is None else f"Make another lab with --set network.mtu={most}"
+        cure = f"Use --set network.mtu={most}" if has is None else f"Make another lab with --set network.mtu={most}"
         raise UsageError(
             f"{which} is larger than what tunnels between the site's hypervisors take ({most}).",
             why=f"Larger packets are lost on the way to another hypervisor than '{HYPERVISOR}', without any error.",
@@ -223,7 +223,7 @@ def _check_kept(kept: Kept, cidr: str, nodes: Sequence[NodePlan]) -> None:
         raise UsageError(
             f"The inner network can't be {cidr}.",
             why=f"The nodes keep the addresses and certificates of {kept.zone}, which are in {kept.cidr}.",
-            cure=f"Say --set network.cidr={kept.cidr}.",
+            cure=f"Use --set network.cidr={kept.cidr}.",
         )
     taken: dict[str, str] = {}
     for node in nodes:
@@ -246,7 +246,7 @@ def _check_reach(spec: Spec, foreign: ForeignCluster, facts: HostFacts) -> None:
         raise UsageError(
             f"The workers would not reach the cluster's API server at {server}.",
             why=f"It is on this host, and network.reach is '{spec.network.reach}'.",
-            cure=f"Say --set network.reach={need}.{also}",
+            cure=f"Use --set network.reach={need}.{also}",
         )
 
 
@@ -260,7 +260,7 @@ def _check_proxy(spec: Spec, facts: HostFacts) -> None:
             raise UsageError(
                 f"The nodes would not reach their proxy at {host}.",
                 why=f"It is on this host, and network.reach is '{spec.network.reach}'.",
-                cure=f"Say --set network.reach={need}.",
+                cure=f"Use --set network.reach={need}.",
             )
 
 

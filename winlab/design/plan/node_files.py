@@ -121,7 +121,7 @@ def _wrong(row: AddonPlan, node: PlannedNode, why: str) -> UsageError:
 
 
 def _wrong_for(name: str, node: PlannedNode, why: str) -> UsageError:
-    return UsageError(f"'{node.name}' can't have what it gets from the add-on '{name}'.", why=why, cure=CURE)
+    return UsageError(f"'{node.name}' can't use what it gets from the add-on '{name}'.", why=why, cure=CURE)
 
 
 def _taken(other: tuple[str, object] | None) -> str:

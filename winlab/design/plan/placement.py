@@ -21,7 +21,7 @@ from winlab.design.spec.sizes import human
 from winlab.errors import HostError, UsageError
 
 RECORDED = "as recorded"
-FOUND = "it is there already"
+FOUND = "it is already there"
 GONE = "the site no longer has it"
 CHOSEN = "chosen with --on"
 NEAR = "the lab's router is there, so that its traffic takes no tunnel"
@@ -284,7 +284,7 @@ class _Board:
             raise UsageError(
                 f"hypervisors: the lab's nodes are on {len(used)} hypervisors, and {count} are to be used.",
                 why=known,
-                cure=f"Say --set hypervisors={len(used)}, or {way}.",
+                cure=f"Use --set hypervisors={len(used)}, or {way}.",
             )
         self._chosen = used
         if not nodes or len(used) >= count:
@@ -387,8 +387,8 @@ def _too_few(needed: int, names: Sequence[str]) -> HostError:
 def _pinned_elsewhere(node: str, field: str, host: str | None) -> UsageError:
     return UsageError(
         f"--on: the spec has '{node}' on '{host}'.",
-        why=f"{field} says so for all nodes of its pool.",
-        cure=f"Leave out --on, or say '--on {host}'.",
+        why=f"{field} requires it for all nodes of its pool.",
+        cure=f"Leave out --on, or use '--on {host}'.",
     )
 
 

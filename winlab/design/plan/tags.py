@@ -1,6 +1,6 @@
 """Tags: every object carries them, so that the state can be read back from the objects themselves.
 
-A domain carries an element in its metadata, an OVN row carries external_ids. winlab has no database of its own. Tools
+A domain carries an element in its metadata, an OVN row carries external_ids. winlab has no database. Tools
 such as virt-clone copy a domain's metadata, so a machine also has the UUID that follows from its lab and node.
 """
 

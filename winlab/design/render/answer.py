@@ -95,7 +95,7 @@ def answer_xml(node: WindowsNode, administrator_password: str, expand: Expand) -
         raise UsageError(
             f"Windows Setup would refuse what the template '{windows.template.name}' makes, as a whole.",
             why="\n".join(refused),
-            cure="Put a long command into a script and call that (workers.scripts, workers.files); number each list "
+            cure="Put a long command into a script and call that (workers.scripts, workers.files). Number each list "
             "from 1, each number once.",
         )
     return made

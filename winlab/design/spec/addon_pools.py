@@ -56,7 +56,7 @@ def check_rehearsal(requested: Requested) -> None:
             raise UsageError(
                 f"The add-on '{name}' can't be rehearsed.",
                 why=f"It requests machines with {pool.os}, and --rehearse changes only the spec's own pools.",
-                cure="Have it take windows-rehearsal, if it has a setting for that; otherwise leave it out.",
+                cure="Set its image to windows-rehearsal, if it has such a setting; otherwise leave it out.",
             )
 
 

@@ -17,7 +17,7 @@ from winlab.design.spec.fields import MIB
 from winlab.design.spec.pools import FIRST, LINUX_POOL, Pool, only_on
 from winlab.design.spec.sizes import human
 from winlab.errors import UsageError
-from winlab.near import there_are
+from winlab.near import choose_from
 
 LIMITS = {"less_than_equal": ("le", "most"), "greater_than_equal": ("ge", "least")}  # pydantic's errors
 Place = tuple[str | int, ...]  # a field as pydantic names it: ("workers", 1, "cpus")
@@ -87,7 +87,7 @@ class Draft:
             message = named[2]
         if item["type"] == "extra_forbidden":
             beside = options.fields_beside(self.spec, _path(place))
-            message = f"there is no such field; {there_are(str(place[-1]), beside)}"
+            message = f"there is no such field; {choose_from(str(place[-1]), beside)}"
         elif item["type"] == "string_pattern_mismatch":
             (row,) = options.find(self.spec, _path(place))
             message = f"should be written as {row.example}"
@@ -155,7 +155,8 @@ class Draft:
             return
         elif len(path) > 2 and path[1] not in Pool.model_fields:
             raise UsageError(
-                f"'{change.words}': there is no pool '{path[1]}'.", cure=f"There are {', '.join(self.pool_names())}."
+                f"'{change.words}': there is no pool '{path[1]}'.",
+                cure=f"Choose one of: {', '.join(self.pool_names())}.",
             )
         elif not pools:
             raise UsageError(f"'{change.words}': 'workers' has no fields.")

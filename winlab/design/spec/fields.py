@@ -29,7 +29,9 @@ class Model(BaseModel):
         if value is None and isinstance(field.default, Model):
             return field.default  # all its lines may be commented out
         if isinstance(value, bool) and field.annotation is not bool:
-            raise ValueError(f"{str(value).lower()} is no value for it; to YAML, yes and on are true, no and off false")
+            raise ValueError(
+                f"{str(value).lower()} is not a value for it; in YAML, yes and on are true, no and off false"
+            )
         return value
 
 

@@ -23,7 +23,7 @@ class Group(Protocol):
 
     @property
     def apart(self) -> bool:
-        """Whether each is on a hypervisor of its own."""
+        """Whether each is on a different hypervisor."""
 
 
 def pinned() -> Any:

@@ -98,7 +98,7 @@ def _made(
     if rehearse and (iso or any(re.match(r"workers(\.[a-z0-9-]+)?\.media=", change) for change in asked)):
         raise UsageError("--rehearse brings its own media.", cure="Leave out --iso, or leave out --rehearse.")
     if rehearse and os in recipes.systems() and _rehearsal(os) is None:
-        raise UsageError(f"--rehearse plays Windows, and {os} is none.", cure="Leave out --rehearse.")
+        raise UsageError(f"--rehearse simulates Windows, and {os} is not Windows.", cure="Leave out --rehearse.")
     draft.apply([*variables, *_flags(draft, os, iso), *(_parsed(spec, change) for change in asked)])
     if rehearse:
         draft.rehearse(_rehearsal)
@@ -217,7 +217,7 @@ def _value(text: str, whose: str, *, secret: bool) -> Any:
         try:
             return Path(text[1:]).expanduser().read_text(encoding="utf-8-sig").strip()
         except (OSError, RuntimeError, ValueError) as error:
-            why = f"'{text[1:]}' is no text in UTF-8." if isinstance(error, ValueError) else str(error)
+            why = f"'{text[1:]}' is not text in UTF-8." if isinstance(error, ValueError) else str(error)
             raise UsageError(f"{whose} can't be read from its file.", why=why) from None
     try:
         return documents.from_yaml(text)

@@ -30,7 +30,7 @@ class Controllers(Model):
 
     model_config = of(LINUX)
 
-    count: Literal[0, 1, 3, 5] = option(1, "How many controllers there are; 0: the lab has no cluster", example=3)
+    count: Literal[0, 1, 3, 5] = option(1, "Number of controllers; 0: the lab has no cluster", example=3)
     os: LinuxSystem = option("debian-13", "Their system: a Linux image from images/", example="debian-13")
     cpus: int = option(2, "Virtual CPUs of each controller", ge=1, le=64, example=4)
     memory: Mib = option(3072, "Memory of each controller", ge=512, le=1 << 20, unit="MiB", example="4GiB")
@@ -112,8 +112,8 @@ class Network(Model):
     )
     reach: Reach = option(
         "internet",
-        "What nodes reach besides their lab: internet; labs also means other labs, if they say so, too; all also means "
-        "this host's own services",
+        "What nodes reach besides their lab: internet; labs: also other labs that allow it, too; all: also this host's "
+        "own services",
         example="labs",
     )
     floating_block: int | None = option(
@@ -259,7 +259,7 @@ class Spec(Model):
         seen: set[str] = set()
         for number, pool in enumerate(self.workers):
             if number and "name" not in pool.model_fields_set:
-                raise ValueError(f"workers.{number}: each pool after the first needs a name of its own")
+                raise ValueError(f"workers.{number}: each pool after the first needs its own name")
             if pool.name in seen:
                 raise ValueError(f"workers.{number}.name: two pools are called '{pool.name}'")
             seen.add(pool.name)

@@ -23,7 +23,7 @@ M = TypeVar("M", bound=BaseModel)
 def roots(folder: Path | None, allow: Iterable[str | Path]) -> tuple[Path, ...]:
     """The folders that a spec's files may be in, without links: its own, if it is a file, and those of *allow*.
 
-    :raises UsageError: one can't be followed.
+    :raises UsageError: one can't be resolved.
     """
     own = [] if folder is None else [folder.resolve()]
     return (*own, *map(account.followed, allow))
@@ -39,7 +39,7 @@ def absolute(section: M, folder: Path, draft: Draft, allowed: Sequence[Path]) ->
     """The spec with all paths absolute and without links: relative ones are relative to *folder*.
 
     :param allowed: where paths of the spec's file may lead (:func:`roots`).
-    :raises UsageError: a path of the file leads outside, or can't be followed.
+    :raises UsageError: a path of the file leads outside, or can't be resolved.
     """
     return _Paths(folder, draft, allowed).section(section, ())
 
@@ -72,12 +72,12 @@ class _Paths:
         try:
             path = (self._folder / value.expanduser()).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links, an unknown user, a NUL byte
-            raise UsageError(f"{self._draft.told(place)}: the path can't be followed.", why=str(error)) from error
+            raise UsageError(f"{self._draft.told(place)}: the path can't be resolved.", why=str(error)) from error
         if self._draft.is_changed(place) or is_inside(path, self._allowed):
             return path
         raise UsageError(
             f"{self._draft.told(place)}: '{value}' is outside the spec's own folder.",
-            why=f"It leads to '{path}'. Files that a spec names leave this host, and a spec may come from somebody "
+            why=f"It leads to '{path}'. Files that a spec names leave this host, and a spec may come from someone "
             "else.",
-            cure=f"If that is what you want, say --allow-path {path.parent}, or set the field yourself with --set.",
+            cure=f"If that is intended, add --allow-path {path.parent}, or set the field yourself with --set.",
         )

@@ -111,7 +111,7 @@ class Pool(Model):
         None,
         "How the disk is attached; sata comes with an e1000e NIC and needs no drivers",
         systems=WINDOWS,
-        otherwise="virtio-scsi where there are drivers, else sata",
+        otherwise="virtio-scsi if drivers are available, otherwise sata",
         example="sata",
     )
     nic: Literal["virtio", "e1000e"] | None = option(
@@ -248,7 +248,7 @@ class LinuxWorkers(Model):
 
     model_config = of(LINUX)
 
-    count: int = option(0, "How many Linux workers there are in addition to the others", ge=0, le=40, example=2)
+    count: int = option(0, "Number of Linux workers in addition to the others", ge=0, le=40, example=2)
     os: LinuxSystem = option("debian-13", "Their system: a Linux image from images/", example="debian-13")
     cpus: int = option(2, "Virtual CPUs of each node", ge=1, le=64, example=4)
     memory: Mib = option(2048, "Memory of each node", ge=512, le=1 << 20, unit="MiB", example="4GiB")

@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.system import LINUX, System
-from winlab.near import there_are
+from winlab.near import choose_from
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def system(name: str) -> Recipe:
     """
     known = recipes.systems()
     if name not in known:
-        raise ValueError(f"there is no image '{name}'; {there_are(name, known)}")
+        raise ValueError(f"there is no image '{name}'; {choose_from(name, known)}")
     return recipes.get(name)
 
 

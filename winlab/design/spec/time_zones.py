@@ -27,8 +27,8 @@ def problem(name: str) -> str | None:
     if meant is not None:
         return f"{name!r} is an IANA name; Windows calls this zone '{meant}'"
     if "/" in plain:
-        return f"{name!r} is an IANA name; Windows has names of its own, such as UTC or '{EXAMPLE}' ('tzutil /l')"
+        return f"{name!r} is an IANA name; Windows has its own names, such as UTC or '{EXAMPLE}' ('tzutil /l')"
     lower = {windows.lower(): windows for windows in zones()}
     near = [f"'{lower[one]}'" for one in difflib.get_close_matches(plain.lower(), lower)]
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are UTC, '{EXAMPLE}' and others ('tzutil /l')"
+    hint = f"did you mean {' or '.join(near)}?" if near else f"examples are UTC and '{EXAMPLE}'; 'tzutil /l' lists all"
     return f"Windows has no time zone {name!r}; {hint}"

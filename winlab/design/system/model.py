@@ -69,7 +69,7 @@ class System:
     :param pod_mtu: the MTU of pods, in bytes, where the system itself decides it.
     :param store_disk: whether its nodes can mount a disk with containerd's store that the host filled.
     :param payload_drive: target and bus of the drive for the payload CD.
-    :param packet_faults: whether its kernel can lose and delay packets on purpose.
+    :param packet_faults: whether its kernel can lose and delay packets as a fault.
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
     :param locks_account: whether wrong passwords lock an account for a while, in which it refuses the right one, too.
     :param tells_crash: whether its kernel notifies the hypervisor when it crashes.

@@ -209,7 +209,7 @@ def parse_connection(text: str) -> str:
         return tunnels.parse(words[2] if len(words) == 4 else "")
     except UsageError as error:
         raise UsageError(
-            "It is not known by which address other hosts reach this host.",
+            "winlab does not know the address at which other hosts reach this host.",
             why=f"ssh says: '{text}'. An IPv4 address is needed.",
             cure="Join by the first host's IPv4 address: 'sudo winlab host setup --join USER@ADDRESS'.",
         ) from error

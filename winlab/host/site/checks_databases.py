@@ -10,7 +10,7 @@ from winlab.host.site import admission, certificates, databases, raft, relay
 
 NAME = "OVN databases"
 WHY = "While most of the hosts with OVN's databases run, the network of all labs can be changed."
-RECOVER = "If they are lost for good, run 'sudo winlab hypervisor recover' (docs/hypervisors-reference.md)."
+RECOVER = "If they are lost forever, run 'sudo winlab hypervisor recover' (docs/hypervisors-reference.md)."
 
 
 @named(NAME, WHY)

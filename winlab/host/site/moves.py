@@ -57,7 +57,7 @@ def install(key: str, certificate: str, authority: str, record: Record, progress
     """Write a host's certificate for moves where libvirt looks for it; files there that winlab did not write stay."""
     group = _group()
     if group is None or _others(record):
-        why = f"'{FOLDER}' has others" if group is not None else "QEMU has no group of its own here"
+        why = f"'{FOLDER}' has others" if group is not None else "QEMU has no group here"
         progress.say(f"winlab's certificates for moves of running machines are left out: {why}")
         return
     progress.say("writing the certificate for moves of running machines")

@@ -28,7 +28,7 @@ def check(progress: Progress) -> list[str]:
     # an attempt that was interrupted may have recovered one of the two
     if not raft.are_here() or not any(raft.cluster_of(one) for one in DATABASES):
         raise UsageError(
-            "This host has no databases that can be recovered.",
+            "This host has no databases to recover.",
             why="It is not one of the three hosts with OVN's databases.",
             cure="Run the command on one of those. On a host alone, 'sudo winlab host setup' repairs the databases.",
         )

@@ -60,7 +60,7 @@ def _lost(run: Run, node: NodePlan) -> str:
     ) == "gone":
         return "run the lab's create command again: it makes what is missing"
     if node.role != "controller":
-        return f"what was on it is lost: 'winlab node rebuild {node.name}' makes the node anew"
+        return f"what was on it is lost: 'winlab node rebuild {node.name}' makes the node again"
     return "what was on it is lost: destroy the lab and create it again"
 
 

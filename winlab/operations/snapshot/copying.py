@@ -148,7 +148,7 @@ def _placed(snapshot: Snapshot, lab: str, under: Underway, elsewhere: Mapping[st
             if northbound.holder(topology(plan)) is None:
                 return plan
     raise HostError(
-        f"There are no external addresses left for the lab '{lab}'.",
+        f"No external addresses are left for the lab '{lab}'.",
         why=f"Labs have all blocks of {cidr}.",
         cure="Destroy labs that you do not need: 'winlab list' shows them.",
     )
@@ -377,7 +377,7 @@ class _Copying:
             else:
                 raise NotFoundError(
                     f"The volume '{drive.what}' is gone, which '{node.name}' has in its drive '{target}'.",
-                    why="Somebody removed it from the storage pool.",
+                    why="Someone removed it from the storage pool.",
                     cure="Make the lab with 'winlab create', and save it again.",
                 )
             files[target] = host.pool.path(name)

@@ -45,7 +45,7 @@ def require_renewable(snapshot: Snapshot) -> None:
             f"A copy of '{snapshot.id}' can't get its own credentials.",
             why=f"Its cluster was made by {plan.cluster.distribution.name}, whose administrator can't lose its rights: "
             "the kubeconfig of the lab would be an administrator's of the copy, too.",
-            cure="Leave --fresh-credentials out if that is no harm.",
+            cure="Leave --fresh-credentials out if that is acceptable.",
         )
     if not snapshot.memory:
         raise ConflictError(

@@ -130,11 +130,11 @@ class _Saving:
             raise ConflictError(
                 f"The lab '{lab}' can't be saved: its nodes joined an external cluster.",
                 why="A cluster whose nodes return to an earlier state, or exist twice, is damaged.",
-                cure="Save a lab with a cluster of its own.",
+                cure="Save a lab that has its own cluster.",
             )
         if active := faults.active(lab, self.under.site):
             raise ConflictError(
-                f"The lab '{lab}' has faults on purpose: {', '.join(one.label for one in active)}.",
+                f"The lab '{lab}' has injected faults: {', '.join(one.label for one in active)}.",
                 cure=f"End them with 'winlab fault clear --lab {lab}', then save it.",
             )
         states = {node.name: domains.state(hosts.on(node).conn, node) for node in plan.nodes}

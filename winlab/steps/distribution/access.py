@@ -69,8 +69,8 @@ def _require_same_authority(run: Run, node: LinuxNode, told: reduced.Identity) -
         raise GuestError(
             f"'{node.name}' shows another CA than the cluster had before.",
             why=f"It was {', '.join(sorted(held))}; now it is {', '.join(sorted(told.keys))}.",
-            cure="If you made the cluster's CA anew yourself, remove the kubeconfig from the lab's folder. If not, "
-            "somebody took over the node: destroy the lab and create it again.",
+            cure="If you replaced the cluster's CA yourself, remove the kubeconfig from the lab's folder. If not, "
+            "someone took over the node: destroy the lab and create it again.",
             evidence=str(run.folder.kubeconfig),
         )
 

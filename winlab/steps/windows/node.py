@@ -274,7 +274,7 @@ class _Worker:
             raise GuestError(
                 f"'{self.node.name}' can't get the files and registry values of add-ons.",
                 why="The scripts on its payload CD are of an earlier winlab, which had none.",
-                cure=f"Make the node anew with 'winlab node rebuild {self.node.name}', or leave the add-ons out.",
+                cure=f"Make the node again with 'winlab node rebuild {self.node.name}', or leave the add-ons out.",
             )
         self.do(there, self.files.configure(), progress)
 
@@ -383,7 +383,7 @@ class _Worker:
             serial.read()
             says = f"waiting for {self.node.name} {what}"
             if serial.beacon:
-                says += f"; it is up, and tells on its serial port: {printable(serial.beacon)}"
+                says += f"; it is up, and reports on its serial port: {printable(serial.beacon)}"
             try:
                 if met(there.run(contract.WindowsStatus())):
                     return Met(None)

@@ -21,7 +21,7 @@ from winlab.supply.artifacts.upstream import UpstreamSource
 Kind = Literal["upstream", "mirror", "bundle", "build"]
 PROBE_SECONDS = 3.0
 HOST_CURE = (
-    "No digest that was known before vouches for one: give the bundle's own (--bundle-digest), or build it"
+    "No digest that was known before verifies one: give the bundle's own (--bundle-digest), or build it"
     " (--source build)."
 )
 
@@ -52,7 +52,7 @@ def unreachable(url: str) -> str | None:
 
 
 def for_host(source: Source, alternatives: Sequence[Program]) -> Program | None:
-    """The first of *alternatives* that the source has and that a digest known before vouches for; None: none is."""
+    """The first of *alternatives* that the source has and that a digest known before verifies; None: none is."""
     return next((one for one in alternatives if source.pinned(one) and not source.cannot([one])), None)
 
 
@@ -79,9 +79,9 @@ def choose(
     :meth:`Source.cannot` says which to leave out.
 
     :param build: makes the source ``build``; called only if needed.
-    :param bundle_digest: the digest that the named bundle must have; it then vouches for all that is in it.
+    :param bundle_digest: the digest that the named bundle must have; it then verifies everything in it.
     :param mirror: a URL or folder, see :class:`UpstreamSource`.
-    :param insecure_mirror: whether a mirror that others can tamper with may vouch for artifacts without a digest.
+    :param insecure_mirror: whether a mirror that others can tamper with is trusted for artifacts without a digest.
     :param host: programs of which this host is to run one: the source must have one that may (:func:`for_host`).
     :param settled: most likely nothing will be obtained, so a build is not checked for whether it could begin.
     :raises UsageError: *kind*, *bundle_path* and *mirror* do not fit together, or one of them can't be used.
@@ -89,7 +89,7 @@ def choose(
     """
     _check(kind, bundle_path, mirror)
     if bundle_digest is not None and bundle_path is None:
-        raise UsageError("There is a digest, and no bundle.", cure="Give the bundle, too: --bundle FILE.")
+        raise UsageError("The digest was given without a bundle.", cure="Add the bundle: --bundle FILE.")
     needed = [artifact for artifact in wanted if artifact not in set(optional)]
     kind = kind or ("bundle" if bundle_path else "mirror" if mirror else None)
     search = _Search(needed, host, pins, mirror, insecure_mirror, probe)
@@ -167,8 +167,8 @@ class _Search:
         return None
 
     def _trusted(self, source: BundleSource) -> str:
-        count = source.vouched(self.needed)
-        return f" (only itself vouches for {count} of {len(self.needed)} artifacts)" if count else ""
+        count = source.without_digest(self.needed)
+        return f" (which alone has digests of {count} of {len(self.needed)} artifacts)" if count else ""
 
     def upstream(self, *, named: bool) -> tuple[Source, str] | None:
         """The publishers or the mirror, if they are pinned and can be reached."""
@@ -191,8 +191,8 @@ class _Search:
             self.passed.append(why)
             return None
         answers = f"{where}: {urlsplit(place).netloc} answers"
-        if self.mirror and (vouched := source.vouched(needed)):
-            answers += f" (only its own lists of digests vouch for {vouched} of {len(needed)} artifacts"
+        if self.mirror and (trusted := source.without_digest(needed)):
+            answers += f" (only its own lists of digests verify {trusted} of {len(needed)} artifacts"
             answers += ", over a connection that others can tamper with)" if place.startswith("http:") else ")"
         return source, self._because(answers, named)
 
@@ -213,7 +213,7 @@ class _Search:
     def _because(self, text: str, named: bool) -> str:
         if named or not self.passed:
             return f"{text}{', as you asked' if named else ''}."
-        return f"{text}, since {' and '.join(self.passed)}."
+        return f"{text}, because {' and '.join(self.passed)}."
 
     def _with_host(self, source: Source) -> list[Artifact]:
         """What is needed, with the program for this host."""
@@ -227,7 +227,7 @@ class _Search:
                 return False
             self.reasons.append(f"{where} has no {self.host[0].name} that this host may run. {HOST_CURE}")
             if brief:
-                self.passed.append(f"nothing vouches for the {self.host[0].name} of {where.partition(' ')[0]}")
+                self.passed.append(f"no known digest verifies the {self.host[0].name} of {where.partition(' ')[0]}")
             return True
         by_reason: dict[str, list[str]] = {}
         for artifact, why in missing.items():

@@ -44,7 +44,7 @@ class UpstreamSource:
     def __init__(self, pins: Pins, mirror: str | None = None, *, insecure: bool = False, pause: float = 1.0) -> None:
         """Make the source.
 
-        :param insecure: a mirror over plain http may vouch for artifacts that have no pinned digest.
+        :param insecure: a mirror over plain http is trusted for artifacts that have no pinned digest.
         :param pause: seconds before the second try of a request; doubled for each further one.
         :raises UsageError: *mirror* can't be used; the message says why.
         """
@@ -117,22 +117,22 @@ class UpstreamSource:
         pin = self._pin(artifact)
         return pin.url if isinstance(pin, FilePin) else str(artifact)
 
-    def vouched(self, wanted: Iterable[Artifact]) -> int:
-        """How many of *wanted* have no digest, so that only their location vouches for them."""
+    def without_digest(self, wanted: Iterable[Artifact]) -> int:
+        """How many of *wanted* have no digest, so that winlab has to trust their location."""
         pins = (self._pin(artifact) for artifact in wanted)
         return sum(pin is not None and _digest(pin) is None for pin in pins)
 
     def check_trust(self, wanted: Iterable[Artifact]) -> None:
-        """Check that something vouches for everything: a pinned digest, or a connection that no one can tamper with.
+        """Check that something protects everything: a pinned digest, or a connection that no one can tamper with.
 
         :raises UsageError: nothing does.
         """
         every = list(wanted)
-        if self._tampered and (count := self.vouched(every)):
+        if self._tampered and (count := self.without_digest(every)):
             raise UsageError(
-                f"The mirror {self.mirror} can't vouch for {count} of {len(every)} artifacts.",
-                why="No digest of them is known, and anybody on the way can alter what comes over plain http.",
-                cure="Use an https mirror, a folder or a bundle; or take the risk with --insecure-mirror.",
+                f"The mirror {self.mirror} can't be trusted for {count} of {len(every)} artifacts.",
+                why="No digest of them is known, and anyone on the way can alter what comes over plain http.",
+                cure="Use an https mirror, a folder or a bundle; or accept the risk with --insecure-mirror.",
             )
 
     def _key(self, pin: ProgramPin | ImagePin | ManifestPin) -> str:

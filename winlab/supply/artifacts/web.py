@@ -14,7 +14,7 @@ _BEGAN = "winlab.https"  # in extensions: it began by https
 
 
 class UnprotectedError(httpx.HTTPError):
-    """A server leads from https to http, where others could alter what nothing else vouches for."""
+    """A server leads from https to http, where others could alter what nothing else verifies."""
 
 
 def client(seconds: float = 15.0, transport: httpx.BaseTransport | None = None) -> httpx.Client:
@@ -39,7 +39,7 @@ def _stay_protected(request: httpx.Request) -> None:
     if request.url.scheme == "https":
         request.extensions[_BEGAN] = True
     elif request.extensions.get(_BEGAN) and not request.extensions.keys() & COMPARED:
-        raise UnprotectedError(f"it leads from https to plain http, where anybody can alter it ({request.url})")
+        raise UnprotectedError(f"it leads from https to plain http, where anyone can alter it ({request.url})")
 
 
 def same_origin(one: str, other: str) -> bool:

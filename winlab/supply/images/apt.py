@@ -34,7 +34,7 @@ def debian_mirror(etc: Path = Path("/etc/apt")) -> str:
         if urlsplit(chosen).scheme not in ("http", "https") or not urlsplit(chosen).netloc:
             raise UsageError(
                 f"{VARIABLE}='{chosen}' can't be used.",
-                why="It is no http or https URL.",
+                why="It is not an http or https URL.",
                 cure=f"Give the root of a Debian archive, such as {DEFAULT_MIRROR}.",
             )
         return chosen.rstrip("/")
@@ -110,7 +110,7 @@ def installed(tar: Path) -> dict[str, str]:
         raise TransferError(
             f"The list of packages in '{tar}' can't be read.",
             why=str(error) or type(error).__name__,
-            cure="Run the same command again: it makes the image anew.",
+            cure="Run the same command again: it makes the image from scratch.",
         ) from error
     found = {}
     for paragraph in text.split("\n\n"):

@@ -58,7 +58,7 @@ def key(recipe: Recipe) -> str:
         inputs["fingerprint"] = recipes.builder(recipe).fingerprint(recipe)
     else:
         raise UsageError(
-            f"The image '{recipe.name}' can't be had by itself.",
+            f"The image '{recipe.name}' can't be obtained automatically.",
             why="It is made from installation media that only you can provide.",
             cure="Give the path of the media (--iso PATH).",
         )
@@ -86,7 +86,7 @@ def obtain(recipe: Recipe, progress: Progress, *, mirror: str | None = None, sou
     if source is not None and recipe.download is None:
         raise UsageError(
             f"The image '{recipe.name}' is built, not downloaded.",
-            why=f"'{source}' could not be told from a wrong file.",
+            why=f"'{source}' could not be distinguished from a wrong file.",
             cure="Leave the file out.",
         )
     packages: dict[str, str] = {}

@@ -86,7 +86,9 @@ def bring(path: Path, progress: Progress) -> CachedImage:
             return _keep(manifest, member, path, progress)
     except (OSError, ValueError, tarfile.TarError) as error:
         raise UsageError(
-            f"'{path}' is no image that winlab exported.", why=_reason(error), cure="'winlab image export' makes one."
+            f"'{path}' is not an image that winlab exported.",
+            why=_reason(error),
+            cure="'winlab image export' makes one.",
         ) from error
 
 
@@ -185,7 +187,7 @@ def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:
         own = _golden_key(manifest.golden)
         if manifest.golden.key != own:  # by which plans find it
             raise UsageError(
-                f"The golden image in '{path}' is not the one that it says it is.",
+                f"The golden image in '{path}' is not the one that it claims to be.",
                 why=f"It calls itself {manifest.golden.key}, and its inputs make {own}.",
                 cure="Export it again where it was made, with the same version of winlab.",
             )
@@ -200,7 +202,7 @@ def _judged(manifest: _Manifest, path: Path) -> tuple[Recipe, str, bool]:
         pinned = any(one.sha256 == manifest.sha256 for one in recipe.evaluations)
     if manifest.file != f"image.{recipe.format}":
         raise UsageError(
-            f"'{path}' is no image '{recipe.name}'.",
+            f"'{path}' is not an image '{recipe.name}'.",
             why=f"Its file is '{manifest.file}', and images of '{recipe.name}' are image.{recipe.format}.",
             cure="Export it again with 'winlab image export' of this version.",
         )

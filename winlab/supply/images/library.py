@@ -122,7 +122,7 @@ def export(item: Item, to: Path, progress: Progress) -> None:
     """
     files.check_named(to, stream=False)
     if to.exists():
-        raise UsageError(f"'{to}' is there already.", cure="Remove it, or choose another name with --to.")
+        raise UsageError(f"'{to}' already exists.", cure="Remove it, or choose another name with --to.")
     try:
         with (
             files.replacing(to) as partial,

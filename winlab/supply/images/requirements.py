@@ -102,16 +102,16 @@ def require_source(recipe: Recipe, *, offline: bool = False) -> None:
     """
     if recipe.download is None and recipe.build is None and offline:
         raise NotFoundError(
-            f"There are no media for '{recipe.name}', and a bundle has none of Microsoft's.",
+            f"No media were found for '{recipe.name}', and a bundle has none of Microsoft's.",
             why="'winlab bundle show' shows the hash of the medium that it was made with.",
             cure=f"Get that ISO, and give it with --iso PATH or 'winlab image add {recipe.name} --iso PATH'.",
         )
     if recipe.download is None and recipe.build is None:
         raise NotFoundError(
-            f"There are no media for '{recipe.name}'.",
+            f"No media were found for '{recipe.name}'.",
             why="winlab does not include Windows.",
             cure=f"Fetch Microsoft's evaluation with 'winlab image pull {recipe.name}' (or with --accept-eula of this "
-            "command); or give an ISO of your own with --iso PATH; or try everything without Windows with --rehearse.",
+            "command); or give your own ISO with --iso PATH; or try everything without Windows with --rehearse.",
         )
 
 
@@ -140,7 +140,7 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
         raise UsageError(
             f"The medium '{medium}' carries an answer file of its own.",
             why="Windows Setup takes the first Autounattend.xml that it finds, which may be either.",
-            cure="Take Microsoft's own ISO; what you want to answer yourself goes into workers.template.",
+            cure="Use Microsoft's own ISO; put your own answers into workers.template.",
         )
     chosen = report.image(node.windows.image_name)
     if chosen is None:
@@ -148,7 +148,7 @@ def check_medium(node: WindowsNode, medium: Path) -> WimImage:
             f"The medium '{medium}' has no image named '{node.windows.image_name}'.",
             why="It has: " + ", ".join(f"'{image.name}'" for image in report.images),
             cure="Choose with --os and --set workers.edition what the medium has, name one of these with --set "
-            "workers.image=..., or take another ISO.",
+            "workers.image=..., or use another ISO.",
         )
     _check_key(node, medium, chosen, report)
     languages = [one for one in (chosen.language, *chosen.languages) if one]
@@ -195,7 +195,7 @@ def _check_key(node: WindowsNode, medium: Path, chosen: WimImage, report: Inspec
         if key is not None:
             raise UsageError(
                 f"'{medium}' is an evaluation, which takes no product key.",
-                cure="Leave workers.product_key out; or take volume licence media.",
+                cure="Leave workers.product_key out, or use volume licence media.",
             )
     elif key is None and report.channel != "volume":
         hint = f" Microsoft's public client setup key for this edition, for use with a KMS, is {published}."

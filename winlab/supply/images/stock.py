@@ -141,7 +141,7 @@ def own_template(path: Path) -> Template:
             if not place.is_relative_to(path.parent.resolve()):
                 raise OSError("it is outside the template's folder")
             if not place.is_file():
-                raise OSError("it is no file")
+                raise OSError("it is not a file")
             room -= place.stat().st_size
             if room < 0:
                 raise OSError(f"a template and those that it refers to have at most {templates.SOURCE} bytes")
@@ -179,7 +179,7 @@ def _material(path: Path, progress: Progress) -> Material:
         size = path.stat().st_size if there else 0
     if size > MOST_READ:
         raise UsageError(
-            f"'{path}' is too large to be what the spec names it for.",
+            f"'{path}' is too large for its purpose in the spec.",
             why=f"It has {size:,} bytes, and {MOST_READ:,} are the most that is read.",
             cure="Correct its path.",
         )
@@ -219,7 +219,7 @@ def _tree(folder: Path, roots: Sequence[Path], progress: Progress) -> Iterator[M
             raise UsageError(
                 f"'{path}' is a link out of the folder that the spec names.",
                 why=f"It leads to '{path.resolve()}', which would be copied to nodes.",
-                cure=f"Remove it; or, if that is what you want, say --allow-path {path.resolve().parent}.",
+                cure=f"Remove it; or, if that is intended, add --allow-path {path.resolve().parent}.",
             )
         yield Material(name=path.relative_to(folder).as_posix(), sha256=digests.sha256(path, progress))
 
@@ -256,7 +256,7 @@ def _require_fitting(path: Path) -> None:
         fits = not path.exists() or path.stat().st_size <= LARGEST
     if not fits:
         raise UsageError(
-            f"'{path}' is too large for the CD by which files come to nodes.",
+            f"'{path}' is too large for the CD that brings files to nodes.",
             why="A file on it must be smaller than 4 GiB.",
             cure="Let a script in workers.scripts download it.",
         )

@@ -96,9 +96,9 @@ def add(recipe: Recipe, path: Path, sha256: str | None, progress: Progress) -> C
     digest = files.sha256(path, progress)
     if sha256 is not None and digest != sha256.lower():
         raise UsageError(
-            f"'{path}' is not the file that you mean.",
+            f"'{path}' is not the expected file.",
             why=f"Its SHA-256 is {digest}, not {sha256.lower()}.",
-            cure="Get it again, and compare the SHA-256 with what whoever offers it says.",
+            cure="Download it again, and compare the SHA-256 with the publisher's.",
         )
 
     return _keep(recipe, Download(url=f"{NOWHERE}/{path.name}", sha256=digest), progress, None, path)

@@ -36,7 +36,7 @@ def stage(node: WindowsNode, stock: Stock) -> dict[str, Path]:
         tree = _tree(folder, f"own-{number}", stock)
         if not any(map(_is_inf, tree)):
             raise UsageError(
-                f"There are no drivers in folder {number} of workers.extra_drivers.",
+                f"Folder {number} of workers.extra_drivers has no drivers.",
                 why="It has no .inf file.",
                 cure="Give the folder that a driver's package was unpacked to.",
             )

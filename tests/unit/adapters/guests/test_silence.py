@@ -108,8 +108,8 @@ def test_a_silent_script_is_ended(protocol: Protocol, call: Call[Any], scale: fl
         node(scale).run(call, heard.append)
     assert limit < protocol.clock.now - begun <= limit + winrm.OUTPUT_SECONDS
     assert not isinstance(caught.value, UnreachableError), "it would be run again"
-    assert caught.value.what.startswith(f"'{call.script}' in 'node-1' has said nothing for ")
-    assert caught.value.why == "It has not said a word since it began."
+    assert caught.value.what.startswith(f"'{call.script}' in 'node-1' has been silent for ")
+    assert caught.value.why == "It has printed nothing since it began."
     assert "continues there" in caught.value.cure
     assert heard[0] == f"'{call.script}' in 'node-1' still runs after 60 s; nothing heard for 60 s"
     assert len(heard) == limit // 60

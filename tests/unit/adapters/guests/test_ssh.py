@@ -194,7 +194,7 @@ def test_a_silent_command_is_not_waited_for_forever(login: Login, play: Play, is
     quiet = Silence("'prepare' in 'controller-1'", 0.9, lambda _: None)
     begun = time.monotonic()
     if is_ended:
-        with pytest.raises(SilentError, match="'prepare' in 'controller-1' has said nothing"):
+        with pytest.raises(SilentError, match="'prepare' in 'controller-1' has been silent"):
             guest.execute(["prepare"], quiet.breaks(heard.extend), stdin=b"input", waiting=quiet.look)
         assert time.monotonic() - begun < 5
     else:

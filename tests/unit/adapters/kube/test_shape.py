@@ -64,7 +64,7 @@ def test_objects_of_kubernetes_are_kept_as_they_are() -> None:
 )
 def test_other_nodes_are_refused(item: Any) -> None:
     for words, answer in ((("nodes",), {"items": [NODE, item]}), (("node", "node-1"), item)):
-        with pytest.raises(ClusterError, match="no object of Kubernetes") as caught:
+        with pytest.raises(ClusterError, match="is not a Kubernetes object") as caught:
             Api({"get": answer if not isinstance(answer, list) else json.dumps(answer)}).get(*words)
         assert caught.value.why
         assert caught.value.cure

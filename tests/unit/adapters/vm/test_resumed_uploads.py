@@ -118,7 +118,7 @@ def half(host: Far, content: bytes) -> None:
     host.put(NAME + CLAIM, " ".join([*locks.signature().split()[:3], "1"]).encode())
 
 
-def test_only_the_rest_is_sent_and_the_host_vouches_for_all_of_it(pool: StoragePool, host: Far, source: Path) -> None:
+def test_only_the_rest_is_sent_and_the_host_verifies_all_of_it(pool: StoragePool, host: Far, source: Path) -> None:
     whole = source.read_bytes()
     half(host, whole[:600_000])
     said = upload(pool, source)
@@ -227,7 +227,7 @@ def test_the_host_itself_compares_and_digests(pool: StoragePool, host: Far, sour
 @pytest.mark.parametrize(
     "marker", [b"[" * 4000, b'{"size": 1e999}', b'{"size": "3000000"}', b"[]", b'{"size": ' + b"9" * 3000 + b"}"]
 )
-def test_a_strange_marker_vouches_for_nothing(pool: StoragePool, host: Far, source: Path, marker: bytes) -> None:
+def test_a_strange_marker_verifies_nothing(pool: StoragePool, host: Far, source: Path, marker: bytes) -> None:
     host.put(NAME, source.read_bytes())
     host.put(NAME + MARKER, marker)
     assert not pool.is_complete(NAME)

@@ -68,7 +68,7 @@ def upload(pool: StoragePool, source: Path) -> list[str]:
 def test_a_base_is_on_disk_before_it_has_a_marker(
     pool: StoragePool, host: Host, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a power cut a marker would vouch for a volume with holes."""
+    """After a power cut a marker would pass a volume with holes as whole."""
     marked: list[bool] = []
     monkeypatch.setattr(os, "sync", lambda: marked.append(pool.is_complete(NAME)))
     upload(pool, source)

@@ -122,7 +122,7 @@ def test_every_reason_is_given_at_once() -> None:
 def test_an_untested_version_is_checked_by_builds_only() -> None:
     chosen = versions.get("v1.36.1", allow_untested=True)
     compatible.check(chosen, "2019", None, "l3")
-    with pytest.raises(UsageError, match="do not go together"):
+    with pytest.raises(UsageError, match="don't work together"):
         compatible.check(chosen, "2022", "20348.2582", "calico-vxlan")
 
 

@@ -94,7 +94,7 @@ OWN = (
     "the serial port can't be written",
     "the guest tools ended with exit code",
     "the guest agent's installer ended with exit code",
-    "openssh can't be had",
+    "openssh is not available",
     "winlab: beacon",
     "winlab: phase=",
     "there is no hns endpoint '",

@@ -90,7 +90,7 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
         (SEEN["kind"], "distribution", "ok", "kind"),
         (SEEN["k3s"], "distribution", "ok", "k3s, v1.36.1+k3s1, 1 nodes"),
         (replace(SEEN["kubeadm"], **FIT), "pod network", "ok", "calico-vxlan"),
-        (SEEN["kubeadm"], "pod network", "change", "can't tell"),
+        (SEEN["kubeadm"], "pod network", "change", "does not know"),
         (replace(SEEN["kubeadm"], daemon_sets={"cilium": "kube-system"}), "pod network", "change", "Cilium"),
         (replace(SEEN["kind"], daemon_sets={"kindnet": "kube-system"}), "pod network", "refused", "kindnet"),
         (replace(SEEN["minikube"], daemon_sets={"kindnet": "kube-system"}), "pod network", "refused", "kindnet"),

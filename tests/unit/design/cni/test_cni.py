@@ -73,7 +73,7 @@ def policies(windows, kind):
 def test_the_spec_accepts_exactly_these():
     for name in ALL:
         assert Network(cni=name).cni == name
-    with pytest.raises(ValidationError, match="there is no CNI profile 'cilium'; there are calico-vxlan, calico-bgp"):
+    with pytest.raises(ValidationError, match="there is no CNI profile 'cilium'; choose from calico-vxlan, calico-bgp"):
         Network(cni="cilium")
     assert Network.model_json_schema()["properties"]["cni"]["anyOf"][0]["enum"] == ALL
 

@@ -68,7 +68,7 @@ def test_a_profile_of_another_package_is_like_ours(distribution: Callable[..., D
     assert "cilium" in cni.daemon_sets()
     assert "cilium" in str(spec.Spec.model_json_schema()["$defs"]["Network"]["properties"]["cni"])
     compatible.check(versions.get("1.36"), "2025", "26100.10", "cilium")
-    with pytest.raises(UsageError, match="do not go together") as error:
+    with pytest.raises(UsageError, match="don't work together") as error:
         compatible.check(versions.get("1.36"), "2022", None, "cilium")
     assert "kubernetes.version" not in error.value.cure.partition("network.cni")[2]
     with pytest.raises(UsageError) as error:
@@ -85,7 +85,7 @@ def test_a_profile_of_another_package_is_like_ours(distribution: Callable[..., D
         (
             "from winlab.design.cni.l3 import PROFILES",
             "winlab_cilium:PROFILES",
-            "two CNI profiles 'l3', one of them of the package 'winlab-cilium 2.0'",
+            "Two CNI profiles are called 'l3', one of them from the package 'winlab-cilium 2.0'",
             "",
         ),
     ],

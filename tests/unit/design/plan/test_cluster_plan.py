@@ -143,7 +143,7 @@ def test_without_a_version_the_newest_that_the_workers_go_with(
 
 
 def test_some_workers_have_no_suitable_version() -> None:
-    with pytest.raises(UsageError, match=r"Kubernetes .*, Windows Server 2025 .* do not go together"):
+    with pytest.raises(UsageError, match=r"Kubernetes .*, Windows Server 2025 .* don't work together"):
         plans.make(plans.TCG, "1-1-1", "workers.os=windows-2025", "network.cni=flannel-vxlan")
 
 

@@ -211,5 +211,5 @@ def test_a_proxy_on_this_host_needs_reach(host: str, need: str) -> None:
     given = f"network.proxy.http=http://me:HUSHHUSH@{host}:3128"
     with pytest.raises(UsageError, match=f"would not reach their proxy at {host}") as caught:
         make(given)
-    assert caught.value.cure == f"Say --set network.reach={need}."
+    assert caught.value.cure == f"Use --set network.reach={need}."
     assert make(given, f"network.reach={need}").network.proxy is not None

@@ -84,7 +84,7 @@ def test_linux_workers_are_a_pool_called_linux() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("- {os: debian-13}\n  - {cpus: 2}", "line 3: workers.2: each pool after the first needs a name"),
+        ("- {os: debian-13}\n  - {cpus: 2}", "line 3: workers.2: each pool after the first needs its own name"),
         ("- {name: win}\n  - {name: win}", "line 3: workers.win.name: two pools are called 'win'"),
         ("- {}\n  - {name: node}", "line 3: workers.node.name: two pools are called 'node'"),
         ("- {}\n  - {name: controller}", "line 3: workers.controller.name: nodes can't be called 'controller-1'"),
@@ -95,7 +95,7 @@ def test_linux_workers_are_a_pool_called_linux() -> None:
         ("- {}\n  - {name: a, count: 16}", "line 3: workers.a.count: the pool 'a' can have 15 nodes at most"),
         (
             "- {}\n  -\n    name: a\n    memroy: 2GiB",
-            "line 5: workers.a.memroy: there is no such field; did you mean 'memory'? There are apart",
+            "line 5: workers.a.memroy: there is no such field; did you mean 'memory'? Choose from apart",
         ),
         ("- {}\n  -\n    name: a\n    os: debian-13\n    bus: sata", "line 6: workers.a.bus: only Windows workers"),
         ("- {}\n  - 5", "line 3: workers.1: "),
@@ -114,7 +114,7 @@ def test_linux_workers_need_their_name() -> None:
 
 
 def test_an_unknown_pool_is_refused(mixed: str) -> None:
-    assert "there is no pool 'win19'. There are node, win25, lin." in refused(mixed, "workers.win19.cpus=3")
+    assert "there is no pool 'win19'. Choose one of: node, win25, lin." in refused(mixed, "workers.win19.cpus=3")
     assert "changes no field" in refused(mixed, "workers.win25=3")
 
 
@@ -159,7 +159,7 @@ def test_a_rehearsal_simulates_the_release_that_os_names(asked: str | None, play
 
 
 def test_a_rehearsal_simulates_only_windows() -> None:
-    assert "debian-13 is none" in refused("1-1-1", os="debian-13", rehearse=True)
+    assert "debian-13 is not Windows" in refused("1-1-1", os="debian-13", rehearse=True)
     assert "brings its own media" in refused("1-1-1", iso="own.iso", rehearse=True)
 
 

@@ -245,7 +245,7 @@ def test_a_host_that_is_not_the_first_of_a_site_admits_no_one(first: First, know
     "connection", ["", "2001:db8::2 50000 2001:db8::1 22", "1 2 3 4", "a b 127.0.0.1 22", "x " * 9]
 )
 def test_the_first_host_must_be_reached_by_an_address_of_its_own(first: First, connection: str) -> None:
-    with pytest.raises(UsageError, match="by which address") as caught:
+    with pytest.raises(UsageError, match="does not know the address") as caught:
         first.admit(connection=connection)
     assert "--join USER@ADDRESS" in caught.value.cure
 

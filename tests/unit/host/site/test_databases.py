@@ -219,7 +219,7 @@ def test_databases_are_recovered_only_if_two_of_three_hosts_are_lost(member: Any
     with pytest.raises(ConflictError, match="need no recovery"):
         recover.check(Quiet())
     member.here = False
-    with pytest.raises(UsageError, match="no databases that can be recovered"):
+    with pytest.raises(UsageError, match="no databases to recover"):
         recover.check(Quiet())
 
 
@@ -315,7 +315,7 @@ def test_a_recovery_that_was_killed_is_finished_by_the_same_command(disk: Disk, 
 def test_a_first_host_whose_databases_wait_for_a_cluster_is_not_recovered(disk: Disk) -> None:
     recover.recover(Quiet())
     disk.known = disk.known.model_copy(update={"databases": {"c1": ALL[0], "c2": ALL[1]}})  # the second one waits
-    with pytest.raises(UsageError, match="no databases that can be recovered"):
+    with pytest.raises(UsageError, match="no databases to recover"):
         recover.recover(Quiet())
 
 

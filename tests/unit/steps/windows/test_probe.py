@@ -91,13 +91,13 @@ class Mute(Node):
         self.works = works
 
     def run(self, call: Call[R], *_: Any) -> R:
-        raise SilentError("'probe' in 'node-1' has said nothing for 124 s, and winlab waits for it no longer.")
+        raise SilentError("'probe' in 'node-1' has been silent for 124 s, and winlab no longer waits for it.")
 
     def execute(self, command: list[str], silence: float = contract.WORK) -> str:
         assert "-Command" in command[0]
         assert silence == contract.QUESTION
         if not self.works:
-            raise SilentError("A command in 'node-1' has said nothing for 124 s.")
+            raise SilentError("A command in 'node-1' has been silent for 124 s.")
         return "1800000000000"
 
 

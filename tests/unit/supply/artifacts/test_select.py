@@ -86,22 +86,22 @@ def test_upstream_where_it_answers() -> None:
     asked: list[str] = []
     source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=asked.append)
     assert source.name == "upstream"
-    assert reason == "upstream: dl.example answers, since there is no bundle in the cache."
+    assert reason == "upstream: dl.example answers, because there is no bundle in the cache."
     assert asked == ["https://dl.example/kubelet"]
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_mirror_is_shown_with_what_vouches_for_it(scheme: str) -> None:
+def test_a_mirror_is_shown_with_what_verifies_it(scheme: str) -> None:
     listed = {"sha256": None, "sums_url": "https://dl.example/kubeadm.sha256"}
     pins = Pins(programs=(pin(KUBELET), pin(KUBEADM).model_copy(update=listed)))
     mirror = f"{scheme}://m.example"
     if scheme == "http":
-        with pytest.raises(UsageError, match="can't vouch for 1 of 2"):
+        with pytest.raises(UsageError, match="can't be trusted for 1 of 2"):
             choose([KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, probe=answers)
     _, reason = choose(
         [KUBELET, KUBEADM], pins=pins, build=no_build, mirror=mirror, insecure_mirror=True, probe=answers
     )
-    assert "(only its own lists of digests vouch for 1 of 2 artifacts" in reason
+    assert "(only its own lists of digests verify 1 of 2 artifacts" in reason
     assert ("others can tamper with" in reason) == (scheme == "http")
 
 
@@ -109,7 +109,7 @@ def test_a_build_when_no_source_answers() -> None:
     source, reason = choose([KUBELET], pins=PINS, build=Build, probe=silent)
     assert source.name == "build"
     assert reason == (
-        "build: from Go modules, on this machine, since there is no bundle in the cache and dl.example did not answer"
+        "build: from Go modules, on this machine, because there is no bundle in the cache and dl.example did not answer"
         " within 3 s."
     )
 
@@ -149,7 +149,7 @@ def test_an_incomplete_bundle_in_the_cache_is_skipped() -> None:
     put(bundle.folder() / "small.tar", KUBELET)
     source, reason = choose([KUBELET, KUBEADM], pins=PINS, build=no_build, probe=answers)
     assert source.name == "upstream"
-    assert reason == "upstream: dl.example answers, since no bundle in the cache has everything."
+    assert reason == "upstream: dl.example answers, because no bundle in the cache has everything."
 
 
 def test_artifacts_cached_from_upstream_need_no_network(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ KUBECTL, NEIGHBOUR = Program("kubectl", "v2", "linux"), Program("kubectl", "v1",
 LISTED = {"sha256": None, "sums_url": "https://dl.example/kubectl.sha256"}
 
 
-def test_this_host_runs_only_what_a_digest_vouches_for(tmp_path: Path) -> None:
+def test_this_host_runs_only_what_a_digest_verifies(tmp_path: Path) -> None:
     """The cluster's own kubectl has a list of digests beside it, a neighbour's is pinned."""
     asked: list[str] = []
     pins = Pins(programs=(pin(KUBELET), pin(KUBECTL).model_copy(update=LISTED)))
@@ -231,7 +231,7 @@ def test_this_host_runs_only_what_a_digest_vouches_for(tmp_path: Path) -> None:
     assert asked == ["https://other.example/kubectl"]
 
 
-def test_a_bundle_vouches_for_what_this_host_runs_by_its_digest_or_the_pins(tmp_path: Path) -> None:
+def test_a_bundle_verifies_what_this_host_runs_by_its_digest_or_the_pins(tmp_path: Path) -> None:
     pins = Pins(programs=(pin(KUBELET), pin(KUBECTL).model_copy(update=LISTED)))
     path = put(bundle.folder() / "b.tar", KUBELET, KUBECTL)
     digest = bundle.open_bundle(path).digest
@@ -242,7 +242,7 @@ def test_a_bundle_vouches_for_what_this_host_runs_by_its_digest_or_the_pins(tmp_
     assert f"'{path}' has no kubectl that this host may run" in caught.value.why
     source, why = choose([KUBELET], host=[KUBECTL, NEIGHBOUR], pins=pins, build=Build, probe=answers)
     assert source.name == "build"  # the bundle in the cache is passed over
-    assert "nothing vouches for the kubectl of upstream" in why
+    assert "no known digest verifies the kubectl of upstream" in why
     pins = Pins(programs=(pin(KUBELET), pin(KUBECTL)))
     assert choose([KUBELET], host=[KUBECTL], pins=pins, build=Build, bundle_path=path)[0].name == "bundle"
 

@@ -200,7 +200,7 @@ def test_a_mirror_with_a_password_is_refused_without_showing_it(mirror: str) -> 
         ("http://localhost:8080", False),
     ],
 )
-def test_a_mirror_that_others_can_alter_vouches_for_nothing(mirror: str, refused: bool) -> None:
+def test_a_mirror_that_others_can_alter_verifies_nothing(mirror: str, refused: bool) -> None:
     listed = KUBELET.model_copy(update={"sha256": None, "sums_url": "https://dl.example/sums"})
     pins = Pins(programs=(listed, CTR), images=(PAUSE,))
     wanted = [pin.artifact for pin in pins]
@@ -210,7 +210,7 @@ def test_a_mirror_that_others_can_alter_vouches_for_nothing(mirror: str, refused
     if not refused:
         source.check_trust(wanted)
         return
-    with pytest.raises(UsageError, match="vouch for 2 of 3 artifacts") as caught:
+    with pytest.raises(UsageError, match="be trusted for 2 of 3 artifacts") as caught:
         source.check_trust(wanted)
     assert "--insecure-mirror" in caught.value.cure
     with pytest.raises(UsageError):
@@ -262,7 +262,7 @@ def test_unpinned_artifacts_are_reported_before_downloads(tmp_path: Path) -> Non
         source.obtain(other, Quiet())
 
 
-def test_artifacts_vouched_for_only_by_a_mirror_are_not_shared(tmp_path: Path) -> None:
+def test_artifacts_verified_only_by_a_mirror_are_not_shared(tmp_path: Path) -> None:
     """Another's list of digests, beside another's file, says nothing of what the publisher has."""
     content = elf()
     listed = {"sha256": None, "sums_url": "https://dl.example/v1/kubelet.sha256"}
@@ -277,12 +277,15 @@ def test_artifacts_vouched_for_only_by_a_mirror_are_not_shared(tmp_path: Path) -
     upstream.UpstreamSource(Pins(programs=(pinned,)), str(tmp_path)).obtain(pin.artifact, Quiet())
     assert upstream.UpstreamSource(Pins(programs=(pinned,))).at_hand(pin.artifact)  # its digest is winlab's own
     assert [upstream.UpstreamSource(Pins(programs=(one,))).pinned(pin.artifact) for one in (pin, pinned)] == [0, 1]
-    assert (mirror.vouched([pin.artifact]), upstream.UpstreamSource(Pins(programs=(pinned,))).vouched([])) == (1, 0)
+    assert (
+        mirror.without_digest([pin.artifact]),
+        upstream.UpstreamSource(Pins(programs=(pinned,))).without_digest([]),
+    ) == (1, 0)
 
 
 @pytest.mark.parametrize("place", ["http://plain.example/list", "http:///list", "//plain.example/list", "/list"])
 def test_a_list_of_digests_stays_encrypted(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    """It vouches for a program by where it comes from alone."""
+    """It trusts a program only for where it comes from."""
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -347,7 +350,7 @@ def test_the_first_failure_of_several_stops_the_others() -> None:
         begun.append(artifact.name)
         if artifact.name == "bad":
             failing.set()
-            raise TransferError("bad can't be had.")
+            raise TransferError("bad can't be fetched.")
         assert failing.wait(5)
         for _ in range(1000):
             progress.say("downloading")
@@ -355,6 +358,6 @@ def test_the_first_failure_of_several_stops_the_others() -> None:
         raise AssertionError("nobody stopped it")
 
     wanted = [Program(name, "1", "linux") for name in ("good", "bad", *"0123456789")]
-    with pytest.raises(TransferError, match="bad can't be had"):
+    with pytest.raises(TransferError, match="bad can't be fetched"):
         parallel.obtain(wanted, one, str, Quiet())
     assert len(begun) < len(wanted)

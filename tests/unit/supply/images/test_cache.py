@@ -99,7 +99,7 @@ def test_key_of_a_download_is_its_digest_not_its_address() -> None:
 
 def test_media_of_the_user_have_no_key() -> None:
     recipe = built(build=None, os="windows", format="iso")
-    with pytest.raises(UsageError, match="by itself"):
+    with pytest.raises(UsageError, match="obtained automatically"):
         cache.key(recipe)
     assert cache.lookup(recipe) is None
 

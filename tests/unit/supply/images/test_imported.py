@@ -144,14 +144,14 @@ def test_a_golden_image_has_the_key_of_its_inputs(tmp_path: Path, monkeypatch: p
         return packed(tmp_path / "x.tar", content, "windows-rehearsal", about["key"], **more)
 
     other = {**facts["inputs"], "machine": ["bios", "sata", "e1000", 1]}
-    with pytest.raises(UsageError, match="not the one that it says it is"):
+    with pytest.raises(UsageError, match="not the one that it claims to be"):
         bring(export(inputs=other))
     with pytest.raises(UsageError, match="is not 'windows-rehearsal'"):
         bring(export(inputs=other, key=imported._golden_key(imported._GoldenFacts(**{**facts, "inputs": other}))))
-    with pytest.raises(UsageError, match="not the one that it says it is"):
+    with pytest.raises(UsageError, match="not the one that it claims to be"):
         bring(export(key="0" * 16))  # plans look for this one
     for ends in ("never", "2026-99-99T00:00:00+00:00", "٢٠٢٦-٠١-٠١T٠٠:٠٠:٠٠+00:00"):
-        with pytest.raises(UsageError, match="no image that winlab exported"):
+        with pytest.raises(UsageError, match="not an image that winlab exported"):
             bring(export(evaluation_ends=ends))
     brought = bring(export())
     assert brought.golden is not None
@@ -189,10 +189,10 @@ def test_an_archive_can_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.
     file = packed(tmp_path / "x.tar", DISK, "debian-13", key)
     zipped = tmp_path / "x.tar.gz"
     zipped.write_bytes(gzip.compress(file.read_bytes()))
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         bring(zipped)  # 'image export' compresses nothing, and a few bytes could be gigabytes
     monkeypatch.setattr(imported, "LARGEST_MANIFEST", 100)
-    with pytest.raises(UsageError, match="no image that winlab exported"):
+    with pytest.raises(UsageError, match="not an image that winlab exported"):
         bring(file)
     monkeypatch.undo()
     monkeypatch.setattr(tars, "LARGEST_READ", 1 << 10)

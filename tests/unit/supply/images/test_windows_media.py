@@ -60,7 +60,7 @@ def test_unexpected_media_are_refused(medium: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is Windows Server 2022, not 2019") as error:
         windows_media.add(recipes.get("windows-2019"), medium, None, Quiet())
     assert "windows-2022" in error.value.cure
-    with pytest.raises(UsageError, match="not the file that you mean"):
+    with pytest.raises(UsageError, match="not the expected file"):
         windows_media.add(RECIPE, medium, "0" * 64, Quiet())
     client = make_server_medium(tmp_path / "c.iso", wim=make_wim(["Windows 11 Pro"], kind="Client"))
     with pytest.raises(UsageError, match="can't install Windows"):

@@ -110,7 +110,7 @@ def test_user_files_are_placed_correctly(own: Path) -> None:
         ({"scripts": ("tree/b.txt",)}, "can't be run"),
         ({"files": "none"}, "There is no folder"),
         ({"files": "long"}, "has more than 64 bytes"),
-        ({"extra_drivers": ("tree",)}, "There are no drivers"),
+        ({"extra_drivers": ("tree",)}, "Folder 1 of workers.extra_drivers has no drivers"),
     ],
 )
 def test_wrong_user_files_are_named(own: Path, changes: dict[str, str | tuple[str, ...]], says: str) -> None:

@@ -162,7 +162,7 @@ class Calico(Profile):
         if release == "2019":
             return Support("experimental", "Calico still supports it, Kubernetes' documents no longer name it.")
         if self.bgp == "Enabled":
-            return Support("refused", "Calico does not name Windows Server 2025, and nobody is known to run BGP on it.")
+            return Support("refused", "Calico does not name Windows Server 2025, and no one is known to run BGP on it.")
         return Support("experimental", "Calico does not name it (calico#11691), though Kubernetes' CI runs it daily.")
 
 
@@ -186,7 +186,7 @@ class CalicoVxlan(Calico):
         """Both halves use Felix's own VNI, which an Installation can't change."""
         if network.vni == WINDOWS_VNI:
             return []
-        return [Problem(f"Calico uses the VNI {WINDOWS_VNI}, not {network.vni}.", f"Take the VNI {WINDOWS_VNI}.")]
+        return [Problem(f"Calico uses the VNI {WINDOWS_VNI}, not {network.vni}.", f"Use the VNI {WINDOWS_VNI}.")]
 
 
 class CalicoBgp(Calico):

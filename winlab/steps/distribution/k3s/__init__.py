@@ -100,7 +100,7 @@ class K3sSteps:
         if TOKEN.fullmatch(text) is None:
             raise GuestError(
                 f"'{first.name}' has no token as k3s writes it; nothing of it was used.",
-                cure="Somebody changed it, or took over the node: look into it, or destroy the lab and create it anew.",
+                cure="Someone changed it, or took over the node. Find out who, or destroy the lab and create it again.",
                 evidence=f"winlab exec {first.name} -- sudo cat {TOKEN_FILE}",
             )
         return text

@@ -33,7 +33,7 @@ T = TypeVar("T")
 class GoModule:
     """A module and its version (``v1.36.3``); *source* is a local checkout of it to build instead.
 
-    ``sum`` is its pinned sum (``h1:...``); empty: Go's checksum database alone vouches for it.
+    ``sum`` is its pinned sum (``h1:...``); empty: only Go's checksum database verifies it.
     """
 
     path: str

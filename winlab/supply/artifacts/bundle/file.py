@@ -206,9 +206,9 @@ def open_bundle(path: Path, digest: str | None = None) -> Bundle:
         raise HostError(f"The bundle '{path}' can't be read.", why=str(error), causes=[error]) from error
     if digest is not None and bundle.digest != _hex(digest):
         raise TransferError(
-            f"'{path}' is not the bundle that you mean.",
+            f"'{path}' is not the expected bundle.",
             why=f"Its digest is sha256:{bundle.digest}, and should be sha256:{_hex(digest)}.",
-            cure="Get it again, and compare the digest with the one that 'winlab bundle create' printed.",
+            cure="Copy it again, and compare its digest with the one that 'winlab bundle create' printed.",
         )
     return bundle
 

@@ -28,7 +28,7 @@ class BundleSource:
         """Open the bundle.
 
         :param pins: published digests, which the bundle's files must have.
-        :param digest: the digest that the bundle must have; it then vouches for the bundle as a whole, even for builds
+        :param digest: the digest that the bundle must have; it then verifies the bundle as a whole, even for builds
             of your own under published names.
         :raises WinlabError: as :func:`winlab.supply.artifacts.bundle.file.open_bundle`.
         """
@@ -47,8 +47,8 @@ class BundleSource:
                 reasons[artifact] = "it is not the published one: for a build of your own, give --bundle-digest"
         return reasons
 
-    def vouched(self, wanted: Iterable[Artifact]) -> int:
-        """How many of *wanted* only the bundle itself vouches for: no digest is known of the file in it."""
+    def without_digest(self, wanted: Iterable[Artifact]) -> int:
+        """How many of *wanted* come without a known digest: only the bundle itself lists their digests."""
         if self._pins is None:
             return 0
         return sum(self._pin(artifact) is None for artifact in wanted)

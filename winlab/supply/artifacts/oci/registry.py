@@ -145,7 +145,7 @@ class _Pull:
             chosen = _choose(self.image, top["manifests"], os_build)
             if len(chosen) > MOST_IMAGES:
                 raise TransferError(
-                    f"{self.image} has {len(chosen)} images for one system; that can't be right.", cure=_ELSEWHERE
+                    f"{self.image} has {len(chosen)} images for one system; one was expected.", cure=_ELSEWHERE
                 )
             manifests = [(entry, self._manifest(entry["digest"])) for entry in chosen]
         elif top["mediaType"] in _MANIFESTS:
@@ -347,7 +347,7 @@ class _Pull:
             body = documents.from_json(text) if answer.status_code == 200 else {}
             self.token = str(body.get("token") or body["access_token"])
             if not (self.token.isascii() and self.token.isprintable()):
-                raise ValueError("it is no text for a header")
+                raise ValueError("it is not text for a header")
         except (ValueError, KeyError, AttributeError) as error:
             raise TransferError(
                 f"{urlsplit(self.url).netloc} issued no token for {self.image}.",

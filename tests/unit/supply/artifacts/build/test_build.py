@@ -79,7 +79,7 @@ def test_modules_are_built_with_their_pinned_sums(compiler: Compiler) -> None:
     assert compiler.runs[-1][0].sum == ""
 
 
-def test_only_a_pinned_sum_vouches_for_what_the_host_runs(tmp_path: Path) -> None:
+def test_only_a_pinned_sum_verifies_what_the_host_runs(tmp_path: Path) -> None:
     sums, kubectl = versions.load().pins.module_sums, Program("kubectl", K8S, "linux")
     (tmp_path / "go.mod").write_text("module k8s.io/kubernetes\n")
     assert BuildSource(K8S, sums=sums).pinned(kubectl)
