@@ -68,7 +68,7 @@ class Command(TyperCommand):
 class NoResult(Command):
     """A command that prints what is not winlab's result: it has no ``--output`` and no ``--events``."""
 
-    shared = NO_RESULT
+    shared: Sequence[str] = NO_RESULT
 
 
 class Group(TyperGroup):
