@@ -133,11 +133,10 @@ def prepare(
     plan, stock = proposal.plan, proposal.stock
     if slow := [name for name, facts in plan.hypervisors.items() if facts.accelerator == "tcg"]:
         where = f"on {', '.join(slow)}" if plan.hosts else "on this host"
-        tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow."))
-    if said := cluster.version_note(proposal.spec, plan):
-        tell(Note(lab=plan.lab, text=said))
-    for said in rehearsal_notes(plan):
-        tell(Note(lab=plan.lab, text=said))
+        tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow.", repeats=True))
+    for said in (cluster.version_note(proposal.spec, plan), *rehearsal_notes(plan)):
+        if said:
+            tell(Note(lab=plan.lab, text=said, repeats=True))
     origin = origin or Origin()
     if locked is not None:
         lock_file.require_bundle(lock_file.read(locked), lock_inputs.bundle(origin.bundle), locked)
