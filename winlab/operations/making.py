@@ -16,7 +16,7 @@ from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan import cluster
-from winlab.design.plan.advice import advice
+from winlab.design.plan.advice import advice, small_controllers
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
@@ -137,6 +137,8 @@ def prepare(
     for said in (cluster.version_note(proposal.spec, plan), *rehearsal_notes(plan)):
         if said:
             tell(Note(lab=plan.lab, text=said, repeats=True))
+    for said in small_controllers(plan) if until == "cluster" else ():
+        tell(Note(lab=plan.lab, text=said))
     origin = origin or Origin()
     if locked is not None:
         lock_file.require_bundle(lock_file.read(locked), lock_inputs.bundle(origin.bundle), locked)
