@@ -18,7 +18,8 @@ from histories import PLANNED, Script
 from rich.console import Console
 
 from winlab.cli import daily, live, progress
-from winlab.events import Note, Planned, StepDone, StepProgress
+from winlab.errors import Failure
+from winlab.events import Note, Planned, StepDone, StepFailed, StepProgress
 
 
 def booting() -> Script:
@@ -89,6 +90,15 @@ def test_a_first_guess_is_not_usual_and_the_rest_is_rough() -> None:
     assert "about 30 min left (estimated)" in text
     event = StepProgress(step="boot a", text="waiting", seconds=75, usual=120, fraction=0.5, estimated=True)
     assert progress.describe(event) == "boot a: waiting 50% (1 min 15 s)"
+
+
+@pytest.mark.parametrize(
+    ("code", "steps", "is_shown"), [(2, 1, False), (5, 1, False), (9, 1, True), (2, 2, True), (5, 0, True)]
+)
+def test_a_refusal_by_the_only_step_is_the_error_alone(code: int, steps: int, is_shown: bool) -> None:
+    """ux D26: '✗ import passwd (0 s)' came before the error."""
+    event = StepFailed(step="import passwd", total=steps, failure=Failure("No image.", exit_code=code))
+    assert (progress.finished(event) is not None) == is_shown
 
 
 def test_progress_lines() -> None:
