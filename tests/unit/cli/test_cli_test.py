@@ -35,7 +35,7 @@ def test_the_command_ends_with_0_and_writes_its_files(lab: Cluster, tmp_path: Pa
 
 
 def test_a_failure_ends_with_11(lab: Cluster) -> None:
-    lab.broken = {("linux-1", "*")}
+    lab.broken = {("smoke-linux-1", "*")}
     done = invoke("smoke", "--only", "L1,l2")
     assert done.exit_code == 11
     assert "i/o timeout" in done.stdout
@@ -50,7 +50,7 @@ def test_the_checks_that_only_can_name_are_listed(lab: Cluster) -> None:
         names = ",".join(row["name"] for row in rows if row["suite"] == suite)
         assert "There is no check" not in invoke(suite, "--only", names, "--lab", "gone").stderr
     assert all(row["title"] and row["source"] for row in rows)
-    assert ["L1", "smoke", "pod", "to", "pod", "linux-1", "linux-2"] in [
+    assert ["L1", "smoke", "pod", "to", "pod", "smoke-linux-1", "smoke-linux-2"] in [
         line.split() for line in invoke("list").stdout.splitlines()
     ]
     done = invoke("smoke", "--only", "")
@@ -59,7 +59,7 @@ def test_the_checks_that_only_can_name_are_listed(lab: Cluster) -> None:
 
 
 def test_what_failed_comes_first_and_what_tested_nothing_is_counted(lab: Cluster) -> None:
-    lab.broken = {("linux-1", "*")}
+    lab.broken = {("smoke-linux-1", "*")}
     rows = invoke("smoke").stdout.splitlines()
     outcomes = [next((word for word in ("failed", "passed") if f" {word}" in row), "") for row in rows[1:]]
     assert outcomes[0] == "failed"

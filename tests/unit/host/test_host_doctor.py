@@ -88,7 +88,7 @@ def test_every_row_has_its_reason_and_its_cure(
     assert {"host facts", "QEMU", "KVM", "nested virtualisation", "Open vSwitch"} <= set(rows)
 
 
-def test_what_follows_from_the_group_is_no_reason_for_setup(
+def test_what_follows_from_the_group_does_not_ask_for_setup(
     host: Callable[..., dict[str, Requirement]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ux D41: three rows of one cause, and two of them said to run setup."""
