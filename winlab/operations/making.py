@@ -35,7 +35,7 @@ from winlab.steps import payload, recipe
 from winlab.steps.amendment import Amendment
 from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
-from winlab.supply.images import library
+from winlab.supply.images import cache, library
 
 Until = Literal["guests", "cluster"]
 
@@ -127,10 +127,12 @@ def prepare(
 
     Parameters are those of :func:`winlab.operations.create.create` and of :class:`Making`.
 
+    :raises AccessError: this user can't have a cache.
     :raises NotFoundError: there is no source for what the lab needs.
     :raises ConflictError: something differs from the lock file.
     """
     plan, stock = proposal.plan, proposal.stock
+    cache.require()
     if slow := [name for name, facts in plan.hypervisors.items() if facts.accelerator == "tcg"]:
         where = f"on {', '.join(slow)}" if plan.hosts else "on this host"
         tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow.", repeats=True))
