@@ -158,6 +158,9 @@ class Note(Event):
     """A warning or a hint that belongs to no step."""
 
     text: str = _field("the message", "")
+    repeats: bool = _field(
+        "whether every run from this spec on this host reports it: a terminal shows it once a day", False
+    )
 
 
 Listener = Callable[[Event], None]

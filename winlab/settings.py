@@ -89,6 +89,22 @@ def network_is_here() -> bool:
     return northbound().startswith("unix:")
 
 
+def check_environment() -> None:
+    """Check the variables that no option stands for.
+
+    :raises UsageError: one is not valid.
+    """
+    from winlab.errors import UsageError
+
+    stall_seconds()
+    support_seconds()
+    if not (address := northbound()).startswith(("unix:", "tcp:", "ssl:", "ssh:")):
+        raise UsageError(
+            f"WINLAB_OVN_NB is '{address}'.",
+            cure="Give an address in OVSDB's notation, such as unix:/run/ovn/ovnnb_db.sock or ssl:192.0.2.7:6641.",
+        )
+
+
 def stall_seconds() -> float:
     """Seconds without a sign of life after which a guest counts as stalled; ``WINLAB_STALL_SECONDS`` sets it.
 

@@ -16,6 +16,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.checks import smoke
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, Outcome, release_build
+from winlab.checks.rows import L1, L2, W1, W2
 from winlab.design.contract import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
@@ -96,7 +97,7 @@ class Cluster(Kubectl):
         return next(one for one in self.tags if one.node == name)
 
     def address(self, pod: str) -> str:
-        return f"10.244.9.{sorted(('linux-1', 'linux-2', 'windows-1', 'windows-2')).index(pod) + 1}"
+        return f"10.244.9.{(L1, L2, W1, W2).index(pod) + 1}"
 
     def running(self, pod: dict[str, Any]) -> dict[str, Any]:
         return {"phase": "Running", "podIP": self.address(pod["metadata"]["name"]), **ready()}

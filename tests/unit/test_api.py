@@ -111,7 +111,7 @@ def test_the_example_tests_a_lab(
 ) -> None:
     monkeypatch.setattr(checks_fakes, "CLOCK", runs.clock(monkeypatch))
     cluster = Cluster(CONTROLLER, LINUX)
-    cluster.broken = {("linux-1", "*")}
+    cluster.broken = {("smoke-linux-1", "*")}
     reached: list[tuple[str, Any]] = []
     monkeypatch.setattr(
         ways, "of", lambda name, site: reached.append((name, site)) or (list(cluster.tags), access(cluster))

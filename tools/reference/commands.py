@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from enum import Enum
+from typing import Any
 
-import typer
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from winlab.cli import pages
 from winlab.cli.main import app
+from winlab.cli.manual import PROGRAM
 
 OFTEN = 5  # commands that have an option: then it is described once for all
 Described = tuple[str, str]  # how an option is written, and its help
@@ -18,29 +21,33 @@ Parameter = TyperArgument | TyperOption
 Command = TyperCommand | TyperGroup
 
 
-def commands(group: TyperGroup | None = None, before: str = "winlab") -> Iterator[tuple[str, Command]]:
+def commands() -> Iterator[tuple[str, Command]]:
     """Each command with its whole name, groups before their commands; hidden ones are left out."""
-    for name, command in (group or _root()).commands.items():
-        if command.hidden:
-            continue
-        assert isinstance(command, Command)
-        yield f"{before} {name}", command
-        if isinstance(command, TyperGroup):
-            yield from commands(command, f"{before} {name}")
+    for one in _contexts():
+        yield pages.typed(one), one.command
+
+
+def _contexts() -> list[Any]:
+    """The contexts of the commands, without that of ``winlab`` itself."""
+    return list(pages.contexts(_root(), PROGRAM))[1:]
 
 
 def page() -> str:
     """The page's generated part."""
-    every = list(commands())
-    count = Counter(one for _, command in every for one in set(_options(command)))
+    every = _contexts()
+    count = Counter(option for one in every for option in set(_options(one.command)))
     shared = sorted(one for one, number in count.items() if number >= OFTEN)
     known = {written for written, _ in shared}
     first = [one for one in _options(_root()) if one[0] not in known]
     parts = [_table(first, "for all commands: before the command's name")]
-    for name, command in every:
+    for context in every:
+        command = context.command
         own = [one for one in _options(command) if one not in shared]
         also = [one[0].split()[0].strip("`,") for one in _options(command) if one in shared and one[0][1] == "-"]
-        parts += [f"## {name}", _clean(command.help or ""), f"```\n{_usage(name, command)}\n```"]
+        text, examples = pages.read(command.help or "")
+        parts += [f"## {pages.typed(context)}", text, _block(pages.usage(command, context).removeprefix("Usage: "))]
+        if examples:
+            parts += ["Examples:", _block(textwrap.dedent(pages.shown_examples(examples)))]
         if own:
             parts.append(_table(own, "option"))
         if also:
@@ -55,8 +62,8 @@ def _root() -> TyperGroup:
     return root
 
 
-def _usage(name: str, command: Command) -> str:
-    return " ".join([name, *command.collect_usage_pieces(typer.Context(command))])
+def _block(text: str) -> str:
+    return f"```\n{text}\n```"
 
 
 def _options(command: Command) -> list[Described]:

@@ -88,7 +88,7 @@ def choose(known: Sequence[str], only: str | None) -> set[str] | None:
     if unknown or not words:
         raise UsageError(
             f"There is no check '{', '.join(unknown)}'." if unknown else "--only names no check.",
-            cure=f"Choose one of: {', '.join(known)}.",
+            cure=f"Choose one of: {', '.join(known)}. 'winlab test list' says what each checks.",
         )
     return {folded[word.lower()] for word in words}
 

@@ -19,6 +19,7 @@ from winlab.design.system import SYSTEMS, Taint
 
 NAMESPACE = "winlab-smoke"
 ACCOUNT = "smoke"
+PREFIX = "smoke-"  # of the pods' names; with it the longest has 15 characters, as many as a name of Windows can have
 PORT = 80
 AGNHOST = "e2e-test-images/agnhost:"
 POD_LABEL = "winlab-smoke-pod"
@@ -39,14 +40,15 @@ class Seat:
 
 
 def seats(nodes: Sequence[Tag]) -> list[Seat]:
-    """Where the pods run: ``linux-1`` and ``linux-2``, ``windows-1`` and ``windows-2``.
+    """Where the pods run: ``smoke-linux-1`` and ``smoke-linux-2``, ``smoke-windows-1`` and ``smoke-windows-2``.
 
     Workers come before controllers. If a system has only one node, both pods run there.
     """
     placed = []
     for system in SYSTEMS:
         if hosts := sorted(tags.running(system, nodes), key=lambda tag: (tag.role == "controller", tag.node)):
-            placed += [Seat(f"{system.name}-{number + 1}", hosts[min(number, len(hosts) - 1)]) for number in range(2)]
+            first, second = (hosts * 2)[:2]
+            placed += [Seat(f"{PREFIX}{system.name}-1", first), Seat(f"{PREFIX}{system.name}-2", second)]
     return placed
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 from winlab.checks import node_rows
 from winlab.checks.model import CheckFailed, Outcome, said
 from winlab.checks.objects import node_problem, pod_problem, signs
-from winlab.checks.pods import PORT
+from winlab.checks.pods import PORT, PREFIX
 from winlab.checks.testpods import OUTSIDE, TestPods
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
@@ -141,7 +141,7 @@ def transfer(testpods: TestPods, case: Case) -> str:
 def windows_node_to_service(testpods: TestPods, case: Case) -> str:
     """A Windows node, not a pod, asks a service and its own NodePort."""
     testpods.ip(case.target)
-    tag = testpods.seat("windows-1").tag
+    tag = testpods.seat(W1).tag
     addresses = (f"{testpods.vip(case.target)}:{PORT}", f"{tag.address}:{testpods.node_port(case.target)}")
     for address in addresses:
         url = f"http://{address}/hostname"
@@ -156,7 +156,7 @@ def windows_node_to_service(testpods: TestPods, case: Case) -> str:
 
 def reboot(testpods: TestPods, case: Case) -> str:
     """Restart the Windows node, wait until it and its pods are back, and repeat rows 1 to 6."""
-    tag = testpods.seat("windows-1").tag
+    tag = testpods.seat(W1).tag
     before = node_rows.info(testpods.node(tag), "bootID")
     try:
         testpods.access.execute(tag, ["shutdown.exe", "/r", "/t", "5"])
@@ -210,7 +210,7 @@ KERNEL = (Need.WINDOWS, Need.KERNEL)
 BOTH = (Need.LINUX, *KERNEL)
 LINUX = (Need.LINUX,)
 TWO = (Need.TWO_LINUX,)
-L1, L2, W1, W2 = "linux-1", "linux-2", "windows-1", "windows-2"
+L1, L2, W1, W2 = (f"{PREFIX}{name}" for name in ("linux-1", "linux-2", "windows-1", "windows-2"))
 
 ROWS = (
     Case("1", "pod to pod", L1, W1, BOTH, pod_to_pod, (L1, W1)),

@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from winlab.checks import access
 from winlab.checks import readiness as gates
 from winlab.checks import smoke as pods
+from winlab.checks.gates import GATES, SYSTEM
 from winlab.checks.model import choose
 from winlab.checks.report import Report
 from winlab.checks.rows import ROWS
+from winlab.design.addon import registry
 from winlab.events import Listener
 from winlab.site import Site
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that a suite makes. ``source`` and ``target`` are display names."""
+
+    id: str
+    suite: str
+    title: str
+    source: str
+    target: str
+
+
+def checks() -> list[Check]:
+    """All checks of the suites, in their order. An add-on has one here, whose identifier stands for all of its own."""
+    return [
+        *(Check(one.id, "readiness", one.title, one.where, "") for one in GATES),
+        *(Check(name, "readiness", one.summary, SYSTEM, "") for name, one in registry().items()),
+        *(Check(one.id, "smoke", one.title, one.source, one.target) for one in ROWS),
+    ]
 
 
 def readiness(lab: str, site: Site, tell: Listener, *, only: str | None = None, timeout: float | None = None) -> Report:

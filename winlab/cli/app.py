@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from winlab import settings
 from winlab.cli import words
 from winlab.cli.session import current
 from winlab.cli.tree import MODULES, SHARED
@@ -26,11 +27,13 @@ def _with_shared(command: Any, ctx: Any, own: list[Any], shared: Sequence[str] =
 def settle(ctx: Any) -> None:
     """Give a command's options what other places of the command line say of them.
 
-    :raises UsageError: two places contradict each other, or the command has no such option.
+    :raises UsageError: two places contradict each other, the command has no such option, or a variable of the
+        environment is not valid.
     """
     if ctx.resilient_parsing:
         return
     words.merge(ctx)
+    settings.check_environment()
     current().lab = ctx.params.get("lab") or current().lab
     current().is_parsed = True
 
@@ -68,7 +71,7 @@ class Command(TyperCommand):
 class NoResult(Command):
     """A command that prints what is not winlab's result: it has no ``--output`` and no ``--events``."""
 
-    shared = NO_RESULT
+    shared: Sequence[str] = NO_RESULT
 
 
 class Group(TyperGroup):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -16,11 +17,13 @@ from winlab.cli.app import NoResult, settle
 from winlab.cli.common import NodeName, say
 from winlab.cli.complete import complete_nodes, complete_pools
 from winlab.cli.session import LabName, current
+from winlab.cli.tree import SHARED
 from winlab.cli.verbatim import Verbatim
 from winlab.cli.words import bare_node
 from winlab.errors import ExitCode, UsageError
 
 LONGEST = 1 << 16  # bytes of a line that is kept until its end comes
+MOST = 1 << 20  # bytes of a stream of a node that a document has
 # options that stand in the place of a node, and their parameters
 GROUPS: Mapping[str, str] = MappingProxyType(
     {"--all": "everything", "--pool": "pool", "--linux": "linux", "--windows": "windows"}
@@ -37,6 +40,7 @@ class _Exec(Verbatim):
     """A command for one node, unless an option names several."""
 
     instead = GROUPS
+    shared = SHARED
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the options, and the node's lab if its name has one."""
@@ -75,10 +79,12 @@ def execute(
 ) -> None:
     """Run a command on a node, or on several at once, and pass on its output and exit code.
 
+    With -o json or yaml, the result has both streams, up to the last MiB of each.
+
     Examples:
       winlab exec node-1 hostname
       winlab exec -i node-1 powershell - < script.ps1
-      winlab exec --windows hostname   # on all Windows nodes
+      winlab exec --windows -o json hostname   # on all Windows nodes, as one document
     """
     from winlab import Lab
 
@@ -94,16 +100,22 @@ def execute(
     if tty:
         if via == "winrm":
             raise UsageError("WinRM has no terminals.", cure="Leave --via out: --tty uses ssh.")
+        if not current().for_people:
+            raise UsageError("What a terminal shows can't be a document.", cure="Use -o table with --tty.")
         _at_terminal(lab, node, command)
     current().left_running = f"The command may go on in '{node}': only its connection has ended."
-    out, err = streams.writer(sys.stdout.buffer), streams.writer(sys.stderr.buffer)
     given = streams.given() if stdin else b""
+    if not current().for_people:
+        ends = End(), End()
+        code = Lab(lab).node(node).stream(command, *(partial(end, node) for end in ends), stdin=given, via=via)
+        _answer({node: (code, "")}, *ends)
+        raise _exit(code)
+    out, err = streams.writer(sys.stdout.buffer), streams.writer(sys.stderr.buffer)
     try:
         code = Lab(lab).node(node).stream(command, out, err, stdin=given, via=via)
     except BrokenPipeError:
         raise typer.Exit(ExitCode.CLOSED) from None
-    # a Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0
-    raise typer.Exit(code if 0 <= code <= 255 else 255)
+    raise _exit(code)
 
 
 def pwsh(node: NodeName, lab: LabName = settings.DEFAULT_LAB) -> None:
@@ -136,6 +148,11 @@ def _on_all(lab: str, command: Sequence[str], pools: Sequence[str], systems: Seq
     own = Lab(lab)
     nodes = own.select(pools=pools, systems=systems)
     current().left_running = f"The command may go on in {', '.join(nodes)}: only the connections have ended."
+    if not current().for_people:
+        ends = End(), End()
+        ended = own.execute(command, nodes, stdout=ends[0], stderr=ends[1])
+        _answer({node: (one.exit_code, str(one.error or "")) for node, one in ended.items()}, *ends)
+        raise _exit(*(one.exit_code for one in ended.values()))
     width, lock = max(map(len, nodes)), threading.Lock()
     out, err = (Prefixed(streams.writer(stream.buffer), width, lock) for stream in (sys.stdout, sys.stderr))
     try:
@@ -148,7 +165,58 @@ def _on_all(lab: str, command: Sequence[str], pools: Sequence[str], systems: Seq
         if one.error is not None:
             for line in str(one.error).splitlines():
                 say(f"{node:<{width}} | winlab: {line}", error=True)
-    raise typer.Exit(max(one.exit_code if 0 <= one.exit_code <= 255 else 255 for one in ended.values()))
+    raise _exit(*(one.exit_code for one in ended.values()))
+
+
+def _exit(*codes: int) -> typer.Exit:
+    """The end of this command: the highest exit code.
+
+    A Windows exit code has 32 bits, a Linux one 8: what doesn't fit must not become 0.
+    """
+    return typer.Exit(max(code if 0 <= code <= 255 else 255 for code in codes))
+
+
+def _answer(ended: Mapping[str, tuple[int, str]], out: End, err: End) -> None:
+    """Give programs the result.
+
+    :param ended: the exit code of each node, and why the command could not run there.
+    """
+    from winlab.cli.kinds import access as kinds
+
+    current().answer(
+        kinds.CommandResult,
+        [
+            kinds.CommandResult(
+                name=node,
+                exit_code=code,
+                stdout=out.of(node),
+                stderr=err.of(node),
+                truncated=node in out.cut or node in err.cut,
+                problem=problem,
+            )
+            for node, (code, problem) in ended.items()
+        ],
+    )
+
+
+class End:
+    """Keeps the end of what nodes print: the last ``MOST`` bytes of each."""
+
+    def __init__(self) -> None:
+        self.cut: set[str] = set()  # nodes that printed more
+        self._kept: dict[str, bytearray] = {}
+
+    def __call__(self, node: str, chunk: bytes) -> None:
+        """Take output of a node. Each node may have its own thread."""
+        kept = self._kept.setdefault(node, bytearray())
+        kept += chunk
+        if len(kept) > MOST:
+            self.cut.add(node)
+            del kept[:-MOST]
+
+    def of(self, node: str) -> str:
+        """What is kept of a node. Bytes that are not UTF-8 are replaced."""
+        return self._kept.get(node, b"").decode(errors="replace")
 
 
 class Prefixed:

@@ -25,11 +25,13 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from winlab.cli import daily
 from winlab.cli.glyphs import fit, shows_symbols
 from winlab.cli.progress import describe, finished, plain_listener, total
 from winlab.events import (
     Event,
     Listener,
+    Note,
     StepChecking,
     StepEvent,
     StepFailed,
@@ -120,6 +122,8 @@ class LiveView:
     def tell(self, event: Event) -> None:
         """Take an event."""
         line = finished(event)
+        if isinstance(event, Note) and event.repeats and not daily.is_new(event.text):
+            line = None
         with self._lock:
             self._heard = time.monotonic()
             if self._history.take(event) is None and isinstance(event, StepEvent):

@@ -27,10 +27,10 @@ def page(command: Any, ctx: Any) -> str:
     """The help page of a command."""
     if ctx.parent is None:
         return _front(command, ctx)
-    text, examples = _read(command.help or "")
+    text, examples = read(command.help or "")
     parts = [usage(command, ctx), text]
     if examples:
-        parts.append(_section("Examples", _shown(examples)))
+        parts.append(_section("Examples", shown_examples(examples)))
     params = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
     arguments = [one for one in params if one.param_type_name == "argument" and one.help]
     if arguments:
@@ -65,19 +65,19 @@ def typed(ctx: Any) -> str:
 
 def summary(command: Any) -> str:
     """The first sentence of a command's help, without its full stop."""
-    text = " ".join(_read(command.help or "")[0].partition("\n\n")[0].split())
+    text = " ".join(read(command.help or "")[0].partition("\n\n")[0].split())
     return text.partition(". ")[0].removesuffix(".")
 
 
 def examples(command: Any) -> list[str]:
     """The examples in a command's help, without what they do."""
-    return [line.partition("#")[0].strip() for line in _read(command.help or "")[1]]
+    return [line.partition("#")[0].strip() for line in read(command.help or "")[1]]
 
 
 def _front(command: Any, ctx: Any) -> str:
     """The page of ``winlab`` itself: the table of all commands."""
     parts = [usage(command, ctx), tree.SUMMARY]
-    parts.append(_section("Examples", _shown(tree.EXAMPLES)))
+    parts.append(_section("Examples", shown_examples(tree.EXAMPLES)))
     known = {name for row, _ in tree.rows() for name in row}
     rows = {title: list(group) for title, group in tree.GROUPS.items()}
     if other := _commands(command, ctx, [name for name in command.list_commands(ctx) if name not in known]):
@@ -103,7 +103,7 @@ def usage(command: Any, ctx: Any) -> str:
     return textwrap.fill(f"Usage: {typed(ctx)} {' '.join([*words, rest])}", WIDTH, subsequent_indent=" " * 7)
 
 
-def _read(text: str) -> tuple[str, list[str]]:
+def read(text: str) -> tuple[str, list[str]]:
     """The paragraphs of a docstring, filled; and its examples."""
     paragraphs, found = [], list[str]()
     for one in inspect.cleandoc(text).partition("\f")[0].split("\n\n"):
@@ -115,7 +115,7 @@ def _read(text: str) -> tuple[str, list[str]]:
     return "\n\n".join(paragraphs), found
 
 
-def _shown(lines: Sequence[str]) -> str:
+def shown_examples(lines: Sequence[str]) -> str:
     """Examples: commands, and in a second column what they do; below them if there is no room."""
     rows = [(command.strip(), text.strip()) for command, _, text in (line.partition("#") for line in lines)]
     widest = max(len(command) for command, _ in rows) + 3

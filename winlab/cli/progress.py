@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from winlab.cli.common import say
-from winlab.errors import Failure
+from winlab.errors import ExitCode, Failure
 from winlab.events import (
     Event,
     Listener,
@@ -23,6 +23,8 @@ from winlab.printable import one_line
 
 QUIET_SECONDS = 60.0  # in a pipe, a running step reports no more often than this
 SHOWN_SKIP = 0.5  # a step that was already done gets no line, unless the check took this long
+# A command of a single step that refuses what it was given has only its error to report, which follows
+REFUSED = (ExitCode.USAGE, ExitCode.NOT_FOUND)
 WIDEST = 300  # characters of a failure's reason that are shown at once; the full text comes at the end
 
 
@@ -73,6 +75,8 @@ def finished(event: Event) -> str | None:
     if isinstance(event, StepSkipped) and event.seconds > SHOWN_SKIP:
         return f"= {event.step}: done already"
     if isinstance(event, StepFailed):
+        if event.total == 1 and event.failure.exit_code in REFUSED:
+            return None
         return f"✗ {event.step} ({clock(event.seconds)})\n  {_reason(event.failure)}"
     if isinstance(event, (Note, NodeTransport, NodeCrashed)):
         return f"! {one_line(event.text)}"

@@ -1,4 +1,4 @@
-"""The commands ``winlab test smoke`` and ``winlab test readiness``."""
+"""The commands ``winlab test smoke``, ``winlab test readiness`` and ``winlab test list``."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ Junit = Annotated[
         callback=_check_folder,
     ),
 ]
-Only = Annotated[str | None, typer.Option("--only", help="Run only these checks: --only 1,L1,N7.", metavar="ID,ID")]
+Only = Annotated[
+    str | None,
+    typer.Option("--only", help="Run only these checks of 'winlab test list': --only 1,L1,N7.", metavar="ID,ID"),
+]
 
 
 @app.command()
@@ -105,6 +108,24 @@ def readiness(
     with current().shown() as tell:
         report = Lab(lab).test_readiness(only=only, timeout=timeout, listener=tell)
     _finish(report, junit)
+
+
+@app.command("list")
+def list_checks() -> None:
+    """List what the tests check, with the identifiers for --only.
+
+    Examples:
+      winlab test list
+    """
+    from winlab import Lab
+    from winlab.cli.kinds import labs as kinds
+
+    made = Lab.checks()
+    if not current().answer(kinds.Test, [kinds.Test.made_of(one, "id") for one in made]):
+        print_table(
+            ["ID", "TEST", "CHECK", "FROM", "TO"],
+            [[one.id, one.suite, one.title, one.source, one.target] for one in made],
+        )
 
 
 def _show(report: Report) -> None:

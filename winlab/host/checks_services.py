@@ -54,6 +54,12 @@ def group(_host: Host) -> list[Requirement]:
     return [judge_group(user.pw_name, member, active, os.geteuid() == 0)]
 
 
+def _follows(reason: str) -> str:
+    """The cure of a check that fails because this user is not in the group; empty if it has another reason."""
+    denied = "permission denied" in reason.lower() and os.geteuid() != 0
+    return f"This follows from the check 'group {settings.GROUP}': its cure comes first." if denied else ""
+
+
 @named("libvirt", "It runs the nodes.")
 def libvirt(_host: Host) -> list[Requirement]:
     """Whether libvirt answers, and whether the labs' pool exists."""
@@ -61,7 +67,7 @@ def libvirt(_host: Host) -> list[Requirement]:
     why = "It runs the nodes and keeps their disks."
     if said.returncode != 0:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
-        cure = f"{SETUP} If it was run: 'systemctl status libvirtd', and see the check of the group."
+        cure = _follows(reason) or f"{SETUP} If it was run: 'systemctl status libvirtd'."
         return [Requirement("libvirt", Status.FAIL, f"does not answer: {reason}", why, cure)]
     version = next((line.split()[-1] for line in said.stdout.splitlines() if "Using library" in line), "answers")
     requirements = [Requirement("libvirt", Status.OK, version, why)]
@@ -110,7 +116,7 @@ def ovn(host: Host) -> list[Requirement]:
     said = run([*base, "--bare", "--columns=name", "list", "Logical_Switch"], check=False, timeout=20)
     if said.returncode != 0:
         reason = (said.stderr.strip().splitlines() or [""])[-1]
-        cure = f"{SETUP} If it was run, see the check of the group."
+        cure = _follows(reason) or SETUP
         return [Requirement("OVN northbound", Status.FAIL, f"{settings.northbound()}: {reason}", why, cure)]
     requirements = [Requirement("OVN northbound", Status.OK, settings.northbound(), why)]
     # Each waits until the daemon has processed a new sequence number (man ovn-nbctl, --wait).

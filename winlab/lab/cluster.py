@@ -14,6 +14,7 @@ from winlab.stopping import Stop
 
 if TYPE_CHECKING:
     from winlab.checks.report import Report
+    from winlab.checks.suites import Check
     from winlab.operations.push import PushedProgram
 
 
@@ -106,6 +107,13 @@ class Cluster(Base):
         operations.recorded.require_cluster(self.site.folder(self.name))
         self._require_owner()
         return operations.load.to_lab(self.name, self.site, image, listener, name=name)
+
+    @staticmethod
+    def checks() -> list[Check]:
+        """What the two tests check, on any lab. The identifiers are those of *only*."""
+        from winlab.checks import suites
+
+        return suites.checks()
 
     @at_site
     def test_readiness(

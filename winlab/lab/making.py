@@ -92,11 +92,12 @@ class Making(Base):
 
     @at_site
     def notes(self, plan: Proposal) -> list[str]:
-        """What a user of this plan should know: media that it assumes, an older Kubernetes, updates it could have."""
+        """What a user of this plan should know: assumed media, an older Kubernetes, small controllers, updates."""
         from winlab.design.plan import advice, cluster
 
-        notes = (cluster.version_note(plan.spec, plan.plan), operations.consent.assumed(plan.plan))
-        return [*(note for note in notes if note is not None), *advice.advice(plan.plan)]
+        made = plan.plan
+        notes = (cluster.version_note(plan.spec, made), operations.consent.assumed(made))
+        return [*filter(None, notes), *advice.small_controllers(made), *advice.advice(made)]
 
     @staticmethod
     def lock_file(spec: str) -> Path:

@@ -117,7 +117,7 @@ def join(
     """
     planned = joining.planned
     for note in notes(planned.plan, joining.cluster):
-        tell(Note(lab=planned.plan.lab, text=note))
+        tell(Note(lab=planned.plan.lab, text=note, repeats=True))
     made = making.prepare("join", planned, site, tell, until=until, origin=origin, consent=consent, admin=joining.admin)
     carry_out(made.new_lab(), site, tell)
 

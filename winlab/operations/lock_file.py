@@ -374,5 +374,5 @@ def _other_packages(locked: dict[str, str], now: dict[str, str]) -> str:
 
 def _from(row: _Input) -> str:
     if isinstance(row, Artifact) and row.origin:
-        return f" (from {row.origin})"
+        return f" ({row.origin})" if row.origin.startswith("built from ") else f" (from {row.origin})"
     return f" ({row.file})" if isinstance(row, LockedMedium) else ""

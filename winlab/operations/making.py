@@ -16,7 +16,7 @@ from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
 from winlab.design.catalog.artifact import Obtained
 from winlab.design.plan import cluster
-from winlab.design.plan.advice import advice
+from winlab.design.plan.advice import advice, small_controllers
 from winlab.design.plan.model import Plan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
@@ -35,7 +35,7 @@ from winlab.steps import payload, recipe
 from winlab.steps.amendment import Amendment
 from winlab.steps.golden import all_made
 from winlab.steps.payload import Origin
-from winlab.supply.images import library
+from winlab.supply.images import cache, library
 
 Until = Literal["guests", "cluster"]
 
@@ -127,16 +127,19 @@ def prepare(
 
     Parameters are those of :func:`winlab.operations.create.create` and of :class:`Making`.
 
+    :raises AccessError: this user can't have a cache.
     :raises NotFoundError: there is no source for what the lab needs.
     :raises ConflictError: something differs from the lock file.
     """
     plan, stock = proposal.plan, proposal.stock
+    cache.require()
     if slow := [name for name, facts in plan.hypervisors.items() if facts.accelerator == "tcg"]:
         where = f"on {', '.join(slow)}" if plan.hosts else "on this host"
-        tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow."))
-    if said := cluster.version_note(proposal.spec, plan):
-        tell(Note(lab=plan.lab, text=said))
-    for said in rehearsal_notes(plan):
+        tell(Note(lab=plan.lab, text=f"KVM can't be used {where}: guests are emulated, which is slow.", repeats=True))
+    for said in (cluster.version_note(proposal.spec, plan), *rehearsal_notes(plan)):
+        if said:
+            tell(Note(lab=plan.lab, text=said, repeats=True))
+    for said in small_controllers(plan) if until == "cluster" else ():
         tell(Note(lab=plan.lab, text=said))
     origin = origin or Origin()
     if locked is not None:

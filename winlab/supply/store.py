@@ -60,13 +60,17 @@ class Store(Generic[Item]):
     read: Callable[[str, Path, dict[str, Any]], Item]
 
     def lookup(self, key: str) -> Item | None:
-        """The item with this key; None if it is missing, or manifest and file don't agree."""
-        return self._read(self._entry(key))
+        """The item with this key; None if it is missing, or manifest and file don't agree. Makes no folder."""
+        return self._read(self.root / self.finished / _checked(key))
 
     def entries(self) -> list[Item]:
-        """All items, sorted by age (oldest first)."""
-        with self.writing(self.finished):
-            folders = sorted(self.folder(self.finished).iterdir(), key=_age)
+        """All items, sorted by age (oldest first). Makes no folder.
+
+        :raises AccessError: they can't be read.
+        """
+        folders: list[Path] = []
+        with self.writing(self.finished), suppress(FileNotFoundError):
+            folders = sorted((self.root / self.finished).iterdir(), key=_age)
         return [item for folder in folders if (item := self._read(folder)) is not None]
 
     @contextmanager
@@ -200,9 +204,10 @@ class Store(Generic[Item]):
             files.make_private(folder)
         return folder
 
+    @staticmethod
     @contextmanager
-    def writing(self, what: str) -> Iterator[None]:
-        """Explain an :class:`OSError` at writing *what* into the store.
+    def writing(what: str) -> Iterator[None]:
+        """Explain an :class:`OSError` at writing *what* into the cache.
 
         :raises HostError: there is no space.
         :raises AccessError: any other.

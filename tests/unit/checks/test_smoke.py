@@ -45,7 +45,7 @@ def sandbox(pod: str, message: str) -> dict[str, Any]:
 
 def rehearsal(message: str = "HcnCreateNamespace: not implemented") -> Cluster:
     cluster = Cluster(*REHEARSAL)
-    cluster.events = [sandbox("windows-1", message)]
+    cluster.events = [sandbox("smoke-windows-1", message)]
 
     def status(pod: dict[str, Any]) -> dict[str, Any]:
         if pod["spec"]["os"]["name"] == "windows":
@@ -98,7 +98,7 @@ def test_in_a_rehearsal_a_pod_that_containerd_never_saw_fails(monkeypatch: pytes
 
 def test_with_a_real_windows_a_pod_without_sandbox_fails() -> None:
     cluster = Cluster(*HYBRID)
-    cluster.events = [sandbox("windows-1", "no CNI")]
+    cluster.events = [sandbox("smoke-windows-1", "no CNI")]
     cluster.pod_status = lambda pod: {"phase": "Pending", **ready("False")}
     found = rows(cluster, "N7,1")
     assert found["N7"][0] is Outcome.FAILED
@@ -177,15 +177,15 @@ def test_another_port_or_identifier_in_an_error_is_not_progress(clock: runs.Cloc
 
 def test_a_pod_that_is_not_reached() -> None:
     cluster = Cluster(*HYBRID)
-    cluster.broken = {("windows-1", "*")}
+    cluster.broken = {("smoke-windows-1", "*")}
     found = rows(cluster, "1,2,5,6,12,L1")
     assert {name for name, result in found.items() if result[0] is Outcome.FAILED} == {"2", "5", "6", "12"}
-    assert found["2"][1] == f"{cluster.address('linux-1')}:80 from windows-1: dial tcp: i/o timeout"
+    assert found["2"][1] == f"{cluster.address('smoke-linux-1')}:80 from smoke-windows-1: dial tcp: i/o timeout"
 
 
 def test_a_pod_that_the_api_server_does_not_reach() -> None:
     cluster = Cluster(*HYBRID)
-    cluster.broken = {("windows-1", "api")}
+    cluster.broken = {("smoke-windows-1", "api")}
     found = rows(cluster, "1,2,7")
     assert [result[0] for result in found.values()] == [Outcome.PASSED, Outcome.FAILED, Outcome.FAILED]
     assert "trying to reach service" in found["7"][1]
@@ -194,13 +194,13 @@ def test_a_pod_that_the_api_server_does_not_reach() -> None:
 def test_a_name_that_is_not_resolved() -> None:
     cluster = Cluster(*HYBRID)
     cluster._who = lambda pod, host: None  # type: ignore[method-assign]
-    assert rows(cluster, "L6")["L6"][1] == "linux-1 can't resolve linux-2.winlab-smoke.svc.cluster.local"
+    assert rows(cluster, "L6")["L6"][1] == "smoke-linux-1 can't resolve smoke-linux-2.winlab-smoke.svc.cluster.local"
 
 
 def test_another_pod_that_answers() -> None:
     cluster = Cluster(*HYBRID)
-    cluster._who = lambda pod, host: "linux-1"  # type: ignore[method-assign]
-    assert "answered 'linux-1' instead of 'linux-2'" in rows(cluster, "L4")["L4"][1]
+    cluster._who = lambda pod, host: "smoke-linux-1"  # type: ignore[method-assign]
+    assert "answered 'smoke-linux-1' instead of 'smoke-linux-2'" in rows(cluster, "L4")["L4"][1]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_windows_node_that_reaches_services_passes_and_says_so() -> None:
 
     def execute(to: Any, command: list[str]) -> str:
         asked.append(command[-1])
-        return "WINDOWS-1\n"
+        return "SMOKE-WINDOWS-1\n"
 
     outcome, detail = rows(Cluster(*HYBRID), "13", execute=execute)["13"]
     assert outcome is Outcome.PASSED
@@ -285,7 +285,12 @@ def test_rows_that_need_no_pod_create_none() -> None:
 def test_only_the_pods_that_are_needed_are_made() -> None:
     cluster = Cluster(*HYBRID)
     rows(cluster, "L7", keep=True)
-    assert sorted(cluster.own) == ["Namespace winlab-smoke", "Pod linux-1", "Service linux-1", "ServiceAccount smoke"]
+    assert sorted(cluster.own) == [
+        "Namespace winlab-smoke",
+        "Pod smoke-linux-1",
+        "Service smoke-linux-1",
+        "ServiceAccount smoke",
+    ]
     assert cluster.namespace
 
 

@@ -7,10 +7,12 @@ import threading
 from typing import Any
 
 import pytest
+import results
+from commands import ran as caught
 from commands import run as winlab
 
 from winlab import Lab, Node
-from winlab.cli.execute import GROUPS, Prefixed
+from winlab.cli.execute import GROUPS, MOST, End, Prefixed
 from winlab.cli.verbatim import separated
 from winlab.errors import OffError
 from winlab.operations.group import Ended
@@ -81,6 +83,39 @@ def test_the_standard_input_is_passed_on_if_the_user_says_so(monkeypatch: pytest
     assert ran == [("lab", "c", ["sh"], b""), ("lab", "c", ["sh", "-i"], [b"echo hi\n"])]
 
 
+@pytest.mark.parametrize("words", ["-o json c ls -o yaml", "c -o json -- ls -o yaml"])
+def test_a_document_for_programs(ran: list[Any], words: str) -> None:
+    """An option after the node's command is the command's."""
+    done = caught("exec", *words.split())
+    assert done.exit_code == 3
+    assert results.item(done.stdout) == {
+        "name": "c", "exit_code": 3, "stdout": "x\n", "stderr": "", "truncated": False, "problem": "",
+    }  # fmt: skip
+    assert ran[0][2] == ["ls", "-o", "yaml"]
+
+
+def test_a_windows_exit_code_is_whole_in_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exit code of winlab has 8 bits."""
+
+    def stream(self: Node, command: list[str], out: Any, err: Any, *, stdin: bytes, via: Any) -> int:
+        err(b"\xff\x1b[2J\n")
+        return 0xC0000005
+
+    monkeypatch.setattr(Node, "stream", stream)
+    done = caught("exec", "-o", "json", "c", "ls")
+    item = results.item(done.stdout)
+    assert (done.exit_code, item["exit_code"], item["stderr"]) == (255, 0xC0000005, "\ufffd\ufffd[2J\n")
+
+
+def test_a_document_has_the_end_of_what_nodes_print() -> None:
+    end = End()
+    end("a", b"x" * MOST)
+    end("b", b"b")
+    assert not end.cut
+    end("a", b"yz")
+    assert (end.cut, len(end.of("a")), end.of("a")[-3:], end.of("b"), end.of("c")) == ({"a"}, MOST, "xyz", "b", "")
+
+
 # -- several nodes
 
 
@@ -122,6 +157,16 @@ def test_output_of_several_nodes_has_their_names_before_it(
     assert err.decode().splitlines()[0] == "node-1       | winlab: 'node-1' is off."
 
 
+def test_a_document_has_each_node(group: list[Any]) -> None:
+    done = caught("exec", "--all", "-o", "json", "hostname")
+    assert done.exit_code == 9
+    first, second = results.items(done.stdout)
+    assert (first["name"], first["exit_code"], first["stdout"], first["problem"]) == ("controller-1", 7, "one\ntwo", "")
+    assert (second["name"], second["exit_code"]) == ("node-1", 9)
+    assert second["problem"] == "'node-1' is off.\n  cure: Start it."
+    assert caught("exec", "--all", "-o", "name", "hostname").stdout.split() == ["controller-1", "node-1"]
+
+
 @pytest.mark.parametrize(
     ("words", "selected"),
     [
@@ -145,6 +190,7 @@ def test_flags_select_nodes(
         ("c", "The command is missing"),
         ("-t c top", "needs a terminal"),
         ("-t --via winrm c top", "WinRM has no terminals"),
+        ("-t -o json c top", "can't be a document"),
     ],
 )
 def test_what_does_not_go_together(

@@ -35,7 +35,7 @@ def test_the_command_ends_with_0_and_writes_its_files(lab: Cluster, tmp_path: Pa
 
 
 def test_a_failure_ends_with_11(lab: Cluster) -> None:
-    lab.broken = {("linux-1", "*")}
+    lab.broken = {("smoke-linux-1", "*")}
     done = invoke("smoke", "--only", "L1,l2")
     assert done.exit_code == 11
     assert "i/o timeout" in done.stdout
@@ -43,8 +43,23 @@ def test_a_failure_ends_with_11(lab: Cluster) -> None:
     assert done.stdout.split()[:6] == ["ID", "CHECK", "FROM", "TO", "OUTCOME", "SEEN"]
 
 
+def test_the_checks_that_only_can_name_are_listed(lab: Cluster) -> None:
+    """ux D40. Each is accepted; a wrong one leads to the list."""
+    rows = results.items(invoke("list", "-o", "json").stdout)
+    for suite in ("readiness", "smoke"):
+        names = ",".join(row["name"] for row in rows if row["suite"] == suite)
+        assert "There is no check" not in invoke(suite, "--only", names, "--lab", "gone").stderr
+    assert all(row["title"] and row["source"] for row in rows)
+    assert ["L1", "smoke", "pod", "to", "pod", "smoke-linux-1", "smoke-linux-2"] in [
+        line.split() for line in invoke("list").stdout.splitlines()
+    ]
+    done = invoke("smoke", "--only", "")
+    assert done.exit_code == 2
+    assert "'winlab test list' says what each checks" in done.stderr
+
+
 def test_what_failed_comes_first_and_what_tested_nothing_is_counted(lab: Cluster) -> None:
-    lab.broken = {("linux-1", "*")}
+    lab.broken = {("smoke-linux-1", "*")}
     rows = invoke("smoke").stdout.splitlines()
     outcomes = [next((word for word in ("failed", "passed") if f" {word}" in row), "") for row in rows[1:]]
     assert outcomes[0] == "failed"

@@ -198,13 +198,22 @@ def test_trouble_with_the_archive_hides_nothing(
     assert "everything about it" not in said.err
 
 
-def test_a_wrong_number_of_seconds_hides_nothing(
-    made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("WINLAB_STALL_SECONDS", "x"), ("WINLAB_SUPPORT_SECONDS", "soon"), ("WINLAB_OVN_NB", "/run/ovn/ovnnb_db.sock")],
+)
+@pytest.mark.parametrize("words", [["version"], ["destroy", "-y"], ["exec", "node-1", "hostname"]])
+def test_a_variable_that_is_not_valid_ends_every_command_at_once(
+    words: list[str], name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "soon")
+    """ux D38. Help is always shown."""
+    monkeypatch.setenv(name, value)
     destroying(monkeypatch, fail)
-    assert winlab(monkeypatch, "destroy") == 9
-    assert "WINLAB_SUPPORT_SECONDS is 'soon'." in capsys.readouterr().err
+    assert winlab(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert f"{name} is '{value}'." in said
+    assert "cure:" in said
+    assert winlab(monkeypatch, *words[:1], "--help") == 0
 
 
 def test_the_command(made: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

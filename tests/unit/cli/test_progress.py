@@ -9,14 +9,17 @@ import re
 import threading
 import time
 from contextlib import suppress
+from datetime import date
+from pathlib import Path
 
 import histories
 import pytest
 from histories import PLANNED, Script
 from rich.console import Console
 
-from winlab.cli import live, progress
-from winlab.events import Note, Planned, StepDone, StepProgress
+from winlab.cli import daily, live, progress
+from winlab.errors import Failure
+from winlab.events import Note, Planned, StepDone, StepFailed, StepProgress
 
 
 def booting() -> Script:
@@ -89,6 +92,15 @@ def test_a_first_guess_is_not_usual_and_the_rest_is_rough() -> None:
     assert progress.describe(event) == "boot a: waiting 50% (1 min 15 s)"
 
 
+@pytest.mark.parametrize(
+    ("code", "steps", "is_shown"), [(2, 1, False), (5, 1, False), (9, 1, True), (2, 2, True), (5, 0, True)]
+)
+def test_a_refusal_by_the_only_step_is_the_error_alone(code: int, steps: int, is_shown: bool) -> None:
+    """ux D26: '✗ import passwd (0 s)' came before the error."""
+    event = StepFailed(step="import passwd", total=steps, failure=Failure("No image.", exit_code=code))
+    assert (progress.finished(event) is not None) == is_shown
+
+
 def test_progress_lines() -> None:
     event = StepProgress(step="boot node-1", text="waiting", seconds=75, usual=120, fraction=0.5)
     assert progress.describe(event) == "boot node-1: waiting 50% (1 min 15 s, usually 2 min 00 s)"
@@ -137,6 +149,42 @@ def test_work_outside_a_run_has_a_line_of_its_own() -> None:
     assert line.endswith("plan: reading ws.iso 25% (3 s)")
     script.events.append(StepDone(step="plan", seconds=4))
     assert drawn(script) == [""] or drawn(script) == []
+
+
+def shown(*notes: Note) -> list[str]:
+    """What stays on a terminal of these notes."""
+    out = io.StringIO()
+    view = live.LiveView(Console(file=out, force_terminal=True, width=80, color_system=None))
+    for note in notes:
+        view.tell(note)
+    return out.getvalue().splitlines()
+
+
+def test_a_terminal_shows_a_repeated_note_once_a_day(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ux N16. Others are always shown, and a pipe has all."""
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "new"))
+    hint, warning = Note(text="emulated", repeats=True), Note(text="the clock is off")
+    assert shown(hint, warning, hint, warning) == ["! emulated", "! the clock is off", "! the clock is off"]
+    assert shown(hint, Note(text="another", repeats=True)) == ["! another"]
+    with live.view() as tell:
+        tell(hint)
+    assert capsys.readouterr().err == "! emulated\n"
+    file = tmp_path / "new" / daily.FILE
+    file.write_text(file.read_text().replace(date.today().isoformat(), "2026-01-01"))
+    assert shown(hint) == ["! emulated"]
+    assert len(file.read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", None])
+def test_a_note_is_shown_if_its_record_cannot_be_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes | None
+) -> None:
+    monkeypatch.setenv("WINLAB_STATE", str(tmp_path))
+    file = tmp_path / daily.FILE
+    file.mkdir() if content is None else file.write_bytes(content)
+    assert shown(Note(text="emulated", repeats=True)) == ["! emulated"]
 
 
 def test_an_ended_run_leaves_only_its_log() -> None:

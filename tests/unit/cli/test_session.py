@@ -212,7 +212,7 @@ def test_an_error_as_yaml() -> None:
 
 
 NO_RESULT = {
-    "completion", "exec", "graph", "help", "host admit", "hosts", "inventory", "kubectl", "pwsh", "schema", "serial",
+    "completion", "graph", "help", "host admit", "hosts", "inventory", "kubectl", "pwsh", "schema", "serial",
     "spec schema", "spec show", "ssh", "ssh-config",
 }  # fmt: skip
 

@@ -88,6 +88,22 @@ def test_every_row_has_its_reason_and_its_cure(
     assert {"host facts", "QEMU", "KVM", "nested virtualisation", "Open vSwitch"} <= set(rows)
 
 
+def test_what_follows_from_the_group_does_not_ask_for_setup(
+    host: Callable[..., dict[str, Requirement]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ux D41: three rows of one cause, and two of them said to run setup."""
+
+    def denied(args: Sequence[str], **_more: Any) -> Result:
+        return Result(tuple(args), 1, "", "error: Failed to connect socket to 'x': Permission denied\n", 0.0)
+
+    for root in (False, True):
+        monkeypatch.setattr("os.geteuid", lambda root=root: 0 if root else 1000)
+        rows = host(denied, HostFacts(recorded=True))
+        for name in ("libvirt", "OVN northbound"):
+            assert ("follows from the check 'group libvirt'" in rows[name].cure) is not root
+            assert ("host setup" in rows[name].cure) is root
+
+
 def test_nested_virtualisation_is_always_shown(
     host: Callable[..., dict[str, Requirement]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -104,6 +104,10 @@ def test_another_winlab_source_or_spec_is_not_drift() -> None:
             ["program kubelet.exe (windows)", "(from build)", "(from upstream)"],
         ),
         (
+            made(obtained(KUBELET, "altered", "built from k8s.io/x v1"), obtained(PAUSE), obtained(OPERATOR)),
+            [" (built from k8s.io/x v1), locked is"],
+        ),
+        (
             made(obtained(Program("kubelet", "v1.35.1", "windows")), obtained(PAUSE), obtained(OPERATOR)),
             ["kubelet.exe (windows) is v1.35.1, locked is v1.36.3"],
         ),

@@ -316,6 +316,14 @@ def test_a_store_that_can_t_be_made(tmp_path: Path) -> None:
         opened(tmp_path / "file" / "store").entries()
 
 
+def test_reading_makes_no_folder(tmp_path: Path) -> None:
+    """ux D18: 'plan' needs no cache."""
+    store_ = opened(tmp_path / "new")
+    assert store_.entries() == []
+    assert store_.lookup("a") is None
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("key", ["", ".", "..", "../../x", "/x", "a/b", "a\n"])
 def test_a_key_does_not_lead_out_of_the_store(kept: Store[Item], key: str) -> None:
     """It may come from another user's file."""

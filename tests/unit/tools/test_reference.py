@@ -9,6 +9,7 @@ import yaml
 
 from reference import commands, messages
 from reference.messages import Message
+from winlab.cli import pages
 from winlab.errors import ExitCode
 
 ROOT = Path(__file__).parents[3]
@@ -23,8 +24,17 @@ def flags(command: commands.Command) -> set[str]:
 def test_commands_of_groups_and_arguments_are_listed() -> None:
     page = commands.page()
     assert "## winlab snapshot save\n" in page
-    assert re.search(r"^winlab exec \[OPTIONS\] \S*node\S* \S*command", page, re.M | re.I)
+    assert "```\nwinlab exec NODE COMMAND... [OPTIONS]\n```\n" in page
     assert "## winlab host admit" not in page  # hidden
+
+
+def test_each_example_has_a_line() -> None:
+    """All examples of a command were one paragraph."""
+    lines = commands.page().splitlines()
+    for _, command in commands.commands():
+        for example in pages.examples(command):
+            assert any(line.startswith(example) for line in lines), example
+    assert not [line for line in lines if line.startswith("Examples: ")]
 
 
 def test_each_option_is_described_once_where_many_commands_have_it() -> None:

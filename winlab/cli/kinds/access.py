@@ -62,6 +62,21 @@ class Transfer(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommandResult(Item):
+    """How a command ended on the node of this name, and what it printed.
+
+    ``truncated``: a stream was longer than 1 MiB, and only its end is here. ``problem``: why the command could not run
+    to its end there; ``exit_code`` is then winlab's.
+    """
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    truncated: bool
+    problem: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Variable(Item):
     """A variable of the environment with which programs use a lab."""
 

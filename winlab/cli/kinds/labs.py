@@ -277,6 +277,16 @@ class Explanation(Item):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Test(Item):
+    """A check of a suite: what ``--only`` takes as its name, and what it checks."""
+
+    suite: str
+    title: str
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TestResult(Item):
     """How a check of a cluster ended, and what was seen."""
 

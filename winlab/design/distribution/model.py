@@ -101,6 +101,7 @@ class Distribution(Membership):
     in_pods: bool  # its control plane and kube-proxy run in pods
     copies: bool  # its administrator can lose all rights: a copy of a lab must refuse that of its origin
     restarts: tuple[str, ...]  # the programs of a Linux node after whose change its kubelet starts again
+    least: tuple[int, int]  # the processors and the memory, in MiB, that its documentation asks for a controller
 
     @property
     def known(self) -> Releases:

@@ -199,6 +199,14 @@ def entries() -> list[CachedImage]:
     return sorted(_store().entries(), key=lambda image: image.recipe.name)
 
 
+def require() -> None:
+    """Make the cache's folder, if it is missing.
+
+    :raises AccessError: this user can't have one there.
+    """
+    _store().folder(_store().finished)
+
+
 def remove(name: str) -> int:
     """Remove the image with this key; the freed space in bytes.
 

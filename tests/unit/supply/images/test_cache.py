@@ -122,7 +122,8 @@ def test_a_failed_build_leaves_nothing(builder: FakeBuilder, root: Path, trouble
     builder.trouble = trouble
     with pytest.raises(type(trouble)):
         cache.obtain(built(), Quiet())
-    assert list((root / "staging").iterdir()) == list((root / "images").iterdir()) == []
+    assert list((root / "staging").iterdir()) == cache.entries() == []
+    assert not (root / "images").exists()
     builder.trouble = None
     assert cache.obtain(built(), Quiet()).path.read_bytes() == CONTENT
 
@@ -280,3 +281,14 @@ def test_a_clock_that_is_set_back_makes_no_negative_time(builder: FakeBuilder, m
     monkeypatch.setattr(time, "time", lambda: next(hours) * 3600.0)
     made = cache.obtain(built(), Quiet())
     assert 0 <= cache.manifest(made)["seconds"] < 60
+
+
+def test_a_cache_that_can_t_be_made_is_reported_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ux D18."""
+    cache.require()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "file"))
+    with pytest.raises(AccessError, match="can't be used"):
+        cache.require()

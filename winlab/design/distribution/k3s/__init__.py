@@ -36,6 +36,7 @@ class K3s(Distribution):
     in_pods = False
     copies = False  # the group of its administrator, system:masters, can't lose its rights
     restarts = ("kubelet", "containerd", "k3s")
+    least = (2, 2048)  # docs.k3s.io/installation/requirements: a server
 
     def __init__(self, workers: Membership) -> None:
         """Make the distribution.

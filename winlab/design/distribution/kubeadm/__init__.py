@@ -34,6 +34,9 @@ class Kubeadm(Distribution):
     in_pods = True
     copies = True
     restarts = ("kubelet", "containerd")
+    # kubernetes.io/docs/setup/production-environment/tools/kubeadm/install-kubeadm: "Before you begin". Its own check
+    # refuses fewer CPUs, and less than 1700 MB
+    least = (2, 2048)
 
     def programs(self, system: System) -> tuple[tuple[str, str], ...]:
         """See the interface."""

@@ -257,7 +257,9 @@ class BuildSource:
                 group.module, target, lambda released: group.part.stamps(version, released), work, progress
             )
             seconds = (time.monotonic() - begun) / len(members)
-            origin = f"built from {group.module} with {go.name}"
+            # the folder of winlab's own is another one in each installation
+            what = f"winlab's own {group.part.own.name}" if group.part.own is not None else str(group.module)
+            origin = f"built from {what} with {go.name}"
             obtained: dict[Artifact, Obtained] = {}
             for member in members:
                 file = binaries[packages[member]]

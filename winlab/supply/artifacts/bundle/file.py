@@ -40,6 +40,7 @@ from winlab.supply.artifacts.bundle.format import (
 from winlab.supply.artifacts.oci import archive as oci
 from winlab.supply.download import check_space
 from winlab.supply.images.cache import CachedImage
+from winlab.supply.store import Store
 
 CONTENTS = "bundle.json"
 LARGEST_CONTENTS = 64 * 1024 * 1024  # bytes
@@ -47,9 +48,13 @@ _BLOCK = 1024 * 1024
 
 
 def folder() -> Path:
-    """Where the default choice of a source looks for bundles; created if missing."""
+    """Where the default choice of a source looks for bundles; created if missing.
+
+    :raises AccessError: it can't be created.
+    """
     path = settings.cache_dir() / "bundles"
-    files.make_private(path)
+    with Store.writing("bundles"):
+        files.make_private(path)
     return path
 
 
