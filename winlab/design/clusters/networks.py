@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from winlab.design import cni
 from winlab.design.clusters.model import Finding, Kind, Seen
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
 
 ABOUT = "pod network"
 BACKEND, DATA = "flannel.alpha.coreos.com/backend-type", "flannel.alpha.coreos.com/backend-data"
+OURS = "winlab-"  # what the names of winlab's own DaemonSets begin with
 REPLACE = "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 and set routes to the workers' pods."
 # By the beginning of a DaemonSet's name: networks that have nothing for Windows
 LINUX_ONLY = {
@@ -53,11 +55,7 @@ def finding(seen: Seen, kind: Kind, *, attached: bool = False) -> Finding:
         return KINDNET
     if seen.profile is not None:
         return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
-    if backends := {
-        (node.annotations[BACKEND], _vni(node.annotations.get(DATA, "")))
-        for node in seen.nodes
-        if BACKEND in node.annotations
-    }:
+    if backends := overlays(seen):
         return _flannel(backends, kind)
     for name in seen.daemon_sets:
         if network := next((text for start, text in LINUX_ONLY.items() if name.startswith(start)), None):
@@ -81,12 +79,28 @@ def is_kindnet(daemon_sets: Iterable[str]) -> bool:
     return any(name.startswith("kindnet") for name in daemon_sets)
 
 
+def on_windows(seen: Seen) -> tuple[str, ...]:
+    """The cluster's own DaemonSets that connect the pods of Windows nodes."""
+    known = cni.get(seen.profile).windows_daemon_sets if seen.profile else ()
+    return tuple(name for name in known if name in seen.daemon_sets)
+
+
+def overlays(seen: Seen) -> frozenset[tuple[str, int | None]]:
+    """The backends of flannel on the cluster's nodes, each with its VNI, if it says one."""
+    return frozenset(
+        (node.annotations[BACKEND], _vni(node.annotations.get(DATA, "")))
+        for node in seen.nodes
+        if BACKEND in node.annotations
+    )
+
+
 def is_in_agents(seen: Seen) -> bool:
-    """Whether flannel runs in the distribution's own agents: no DaemonSet brings it to other nodes."""
-    return bool(seen.annotation(BACKEND)) and not any("flannel" in name for name in seen.daemon_sets)
+    """Whether flannel runs in the distribution's own agents: no DaemonSet brings it to other Linux nodes."""
+    theirs = (name for name in seen.daemon_sets if not name.startswith(OURS))
+    return bool(seen.annotation(BACKEND)) and not any("flannel" in name for name in theirs)
 
 
-def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
+def _flannel(backends: frozenset[tuple[str, int | None]], kind: Kind) -> Finding:
     if {name for name, _ in backends} == {"host-gw"}:
         return Finding(
             ABOUT,
@@ -100,7 +114,8 @@ def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
         return Finding(
             ABOUT,
             "warning",
-            f"flannel with {seen}. Its nodes don't publish the port; Windows has {WINDOWS_PORT}.",
+            f"flannel with {seen}. Its nodes don't publish the port; Windows has {WINDOWS_PORT}. winlab adds "
+            "flannel for its Windows nodes.",
             "Check Backend.Port in net-conf.json, then add --set network.cni=flannel-vxlan.",
         )
     cure = kind.flannel_cure or "Set Backend.VNI and Backend.Port in net-conf.json of the ConfigMap kube-flannel-cfg."
