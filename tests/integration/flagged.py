@@ -156,6 +156,7 @@ class Flagged(ControlPlane):
         (at / "admission.yaml").write_text(yaml.safe_dump({**admission, "plugins": plugins}))
         return (
             *(f"--bind-address={HERE}", f"--advertise-address={HERE}", f"--secure-port={self.port}"),
+            "--allow-privileged=true",  # as all of them have it, for HostProcess pods, too
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=http://{HERE}:{self._etcd_port}",
             f"--authorization-mode={flags.authorization}",

@@ -32,9 +32,9 @@ class ForeignCluster:
     says what was found. ``kind`` is what made it. ``proxies`` are the systems on whose nodes it runs kube-proxy itself.
     With ``allocates`` it gives each node a pod CIDR; with ``in_agents`` its own agents connect pods, and no DaemonSet.
     ``windows`` are its DaemonSets that connect the pods of Windows nodes. ``overlays`` are the backends of flannel that
-    its nodes publish, with their VNIs. ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them has routes to the others' pods by their
-    addresses, which is possible in one network alone. ``bridge`` is the one that they are on, if workers are to be
-    attached to it.
+    its nodes publish, with their VNIs. ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them has
+    routes to the others' pods by their addresses, which is possible in one network alone. ``bridge`` is the one
+    that they are on, if workers are to be attached to it.
     """
 
     server: str
