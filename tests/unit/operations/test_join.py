@@ -22,7 +22,7 @@ from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
-from winlab.design.cni.model import HALF
+from winlab.design.cni.model import HALF, Lack
 from winlab.design.distribution import kubelet
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
@@ -200,6 +200,18 @@ def test_flannel_that_windows_can_t_speak_with_is_refused(theirs: set[tuple[str,
         make(WINDOWS, FLANNEL, cluster=replace(IN_AGENTS, overlays=frozenset(theirs)))
     assert "Windows needs vxlan, VNI 4096" in caught.value.why
     assert make(WINDOWS, "network.cni=l3", cluster=replace(IN_AGENTS, overlays=frozenset(theirs)))
+
+
+def test_windows_workers_wait_for_what_the_cluster_s_network_lacks() -> None:
+    lacks = (Lack("It has no DaemonSet.", "Apply one."), Lack("It lends addresses.", "Patch it."))
+    lacking = replace(CLUSTER, cni="calico-vxlan", lacks=lacks)
+    with pytest.raises(UsageError, match="no place for Windows nodes yet") as caught:
+        make(WINDOWS, cluster=lacking)
+    assert (caught.value.why, caught.value.cure) == (
+        "It has no DaemonSet. It lends addresses.",
+        "Apply one.\nPatch it.",
+    )
+    assert make("workers.os=debian-13", cluster=lacking).cluster.profile == "calico-vxlan"
 
 
 def test_users_can_t_choose_the_elsewhere_profile() -> None:

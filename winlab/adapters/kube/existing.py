@@ -75,6 +75,7 @@ def _read(kubectl: Kubectl, seen: Seen, server: str, own: str) -> ForeignCluster
         in_agents=networks.is_in_agents(seen),
         windows=networks.on_windows(seen),
         overlays=networks.overlays(seen),
+        lacks=kind.lacks(seen),
         addresses=tuple(node.address for node in seen.nodes if node.address),
         on_link=networks.is_on_link(seen),
     )

@@ -187,12 +187,21 @@ Answer = Object | list[Object] | Unreadable
 
 
 @dataclass(frozen=True)
+class Lack:
+    """What an external cluster's network lacks for Windows nodes, and what the user does about it."""
+
+    says: str
+    cure: str
+
+
+@dataclass(frozen=True)
 class Recognized:
     """What connects the pods of an external cluster.
 
     ``profile`` is None if the cluster uses the profile's project in a way that Windows nodes can't take part in;
-    ``note`` says what was found.
+    ``note`` says what was found. Pods on Windows don't start before what it ``lacks`` is there.
     """
 
     profile: str | None
     note: str
+    lacks: tuple[Lack, ...] = ()

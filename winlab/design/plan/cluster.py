@@ -239,6 +239,12 @@ def _check_joined_profile(profile: str, nodes: Sequence[NodePlan], foreign: Fore
             why=f"Theirs is flannel with {' and '.join(listed)}; Windows needs {backend[0]}, VNI {backend[1]}.",
             cure="'winlab join --check' prints what to change in the cluster.",
         )
+    if foreign.lacks and profile == foreign.cni and any(node.system.hns for node in nodes):
+        raise UsageError(
+            "The network of that cluster has no place for Windows nodes yet.",
+            why=" ".join(one.says for one in foreign.lacks),
+            cure="\n".join(one.cure for one in foreign.lacks),
+        )
     if routed and not foreign.allocates:
         raise UsageError(
             f"The cluster gives its nodes no pod networks, which {profile} needs.",
