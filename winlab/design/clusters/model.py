@@ -14,6 +14,7 @@ from winlab.design.system import SystemName
 # ok: nothing to do. warning: it works, but you should know. change: something does not work before you change your
 # cluster. refused: workers would do harm, or can't work at all
 Level = Literal["ok", "warning", "change", "refused"]
+Attachment = Literal["nat", "routed", "attached"]  # as the spec's ``network.attachment``
 Kubelets = Literal["direct", "tunnel", "agents"]  # how the API server reaches them
 
 
@@ -99,7 +100,6 @@ class Ends:
     """The lab, and what this host does for it and the cluster to reach each other.
 
     :param cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
-    :param attachment: as the spec's ``network.attachment``.
     :param bridge: the bridge of this host that the cluster's nodes are on; empty if there is none.
     :param trouble: why packets will not pass this host, as a sentence; empty if they will.
     :param command: what root runs on this host about that.
@@ -108,7 +108,7 @@ class Ends:
 
     cidr: str
     router: str
-    attachment: Literal["nat", "routed", "attached"] = "nat"
+    attachment: Attachment = "nat"
     bridge: str = ""
     trouble: str = ""
     command: str = ""

@@ -10,13 +10,15 @@ import json
 from collections.abc import Iterable, Mapping
 
 from winlab.design import cni
-from winlab.design.clusters.model import Finding, Kind, Seen
+from winlab.design.clusters.model import Attachment, Finding, Kind, Seen
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
 
 ABOUT = "pod network"
 BACKEND, DATA = "flannel.alpha.coreos.com/backend-type", "flannel.alpha.coreos.com/backend-data"
 OURS = "winlab-"  # what the names of winlab's own DaemonSets begin with
 REPLACE = "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 and set routes to the workers' pods."
+TRANSLATED = "Between nodes it needs their own addresses, which the lab's router translates."
+ROUTE = "Add --attachment routed, or attached."
 # By the beginning of a DaemonSet's name: networks that have nothing for Windows
 LINUX_ONLY = {
     "cilium": "Cilium",
@@ -44,17 +46,24 @@ ATTACHED = Finding(
 )
 
 
-def finding(seen: Seen, kind: Kind, *, attached: bool = False) -> Finding:
+def finding(seen: Seen, kind: Kind, attachment: Attachment = "routed") -> Finding:
     """The verdict on the pod network.
 
-    :param attached: the workers will be in the network of the cluster's nodes.
+    :param attachment: how the workers and the cluster's nodes will reach each other.
     """
-    if attached and is_on_link(seen):
+    if attachment == "attached" and is_on_link(seen):
         return ATTACHED
     if is_kindnet(seen.daemon_sets):
         return KINDNET
     if seen.profile is not None:
-        return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
+        adds = cni.get(seen.profile).has_half and not on_windows(seen)
+        half = " winlab adds the Windows half, which the cluster lacks." if adds else ""
+        says = f"{seen.network}: the nodes get winlab's files of {seen.profile}.{half}"
+        return (
+            Finding(ABOUT, "change", f"{says} {TRANSLATED}", ROUTE)
+            if attachment == "nat"
+            else Finding(ABOUT, "ok", says)
+        )
     if backends := overlays(seen):
         return _flannel(backends, kind)
     for name in seen.daemon_sets:

@@ -27,7 +27,7 @@ def findings(seen: Seen, ends: Ends, reach: Sequence[Reach], *, windows: bool = 
         _roles(seen, kind),
         *_reach(reach),
         *ways.findings(ends),
-        networks.finding(seen, kind, attached=ends.attachment == "attached"),
+        networks.finding(seen, kind, ends.attachment),
         *(Finding("pods on Windows", "refused", one.says, one.cure) for one in kind.lacks(seen) if windows),
         _kubelets(kind),
         *kind.findings(seen),

@@ -93,7 +93,7 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
         (SEEN["kubeadm"], "distribution", "ok", "kubeadm"),
         (SEEN["kind"], "distribution", "ok", "kind"),
         (SEEN["k3s"], "distribution", "ok", "k3s, v1.36.1+k3s1, 1 nodes"),
-        (replace(SEEN["kubeadm"], **FIT), "pod network", "ok", "calico-vxlan"),
+        (replace(SEEN["kubeadm"], **FIT), "pod network", "change", "calico-vxlan"),
         (SEEN["kubeadm"], "pod network", "change", "can't tell"),
         (replace(SEEN["kubeadm"], daemon_sets={"cilium": "kube-system"}), "pod network", "change", "Cilium"),
         (replace(SEEN["kind"], daemon_sets={"kindnet": "kube-system"}), "pod network", "refused", "kindnet"),
@@ -217,7 +217,10 @@ def test_reach() -> None:
 
 def test_the_whole_verdict_of_a_cluster_that_is_fit() -> None:
     seen = replace(SEEN["kubeadm"], **FIT)
-    rows = verdict.findings(seen, ENDS, (Reach("192.0.2.10:6443"),))
+    reach = (Reach("192.0.2.10:6443"),)
+    (pods,) = [row for row in verdict.findings(seen, ENDS, reach) if row.about == "pod network"]
+    assert (pods.level, pods.cure) == ("change", "Add --attachment routed, or attached.")
+    rows = verdict.findings(seen, replace(ENDS, attachment="routed"), reach)
     assert [(row.about, row.level) for row in rows] == [
         ("distribution", "ok"),
         ("version", "ok"),
@@ -229,4 +232,4 @@ def test_the_whole_verdict_of_a_cluster_that_is_fit() -> None:
         ("kubelets' certificates", "ok"),
     ]
     (way,) = [row for row in rows if row.about == "the API reaches workers"]
-    assert "ip route add 10.77.0.0/24 via 172.31.240.16" in way.cure
+    assert "ip route add 10.77.0.0/24 via" in way.cure

@@ -50,7 +50,7 @@ def test_networks_of_one_link_need_attached_workers(seen: Seen, level: str) -> N
     kind = known.of(seen)
     found = networks.finding(seen, kind)
     assert (found.level, "--attachment attached" in found.cure) == (level, True)
-    assert networks.finding(seen, kind, attached=True).level == "ok"
+    assert networks.finding(seen, kind, "attached").level == "ok"
 
 
 def test_a_mixture_of_backends_is_not_host_gw() -> None:
@@ -68,4 +68,9 @@ def test_what_winlab_added_is_not_the_cluster_s_own() -> None:
     assert networks.on_windows(replace(seen, profile="flannel-vxlan")) == ()
     theirs = replace(seen, profile="flannel-vxlan", daemon_sets={"kube-flannel-ds-windows": "kube-flannel"})
     assert networks.on_windows(theirs) == ("kube-flannel-ds-windows",)
+    adds = "winlab adds the Windows half"
+    assert adds not in networks.finding(theirs, known.of(theirs)).says
+    assert (
+        adds in networks.finding(replace(theirs, daemon_sets={"kube-flannel-ds": "kube-system"}), known.of(seen)).says
+    )
     assert not networks.is_in_agents(theirs)

@@ -25,7 +25,7 @@ class K0s(Kind):
         port=6443,
         proxies=("linux", "windows"),
     )
-    needs = "a cluster made with 'spec.network.provider: calico' and at least one Linux worker"
+    needs = "a cluster made with 'spec.network.provider: calico', its mode vxlan, and at least one Linux worker"
 
     def recognizes(self, seen: Seen) -> bool:
         """By its version."""

@@ -24,7 +24,7 @@ class Rke2(K3s):
     contexts = ""
     admin_files = (AdminFile("/etc/rancher/rke2/rke2.yaml", "root"),)
     containers = None
-    needs = "a cluster made with 'cni: calico' or flannel, and egress-selector-mode disabled on every server"
+    needs = "a cluster made with 'cni: flannel', and egress-selector-mode disabled on every server"
     flannel_cure = "Give it VNI 4096 and port 4789 with a HelmChartConfig for rke2-flannel."
     suffix = "+rke2"
     arguments = "rke2.io/node-args"
