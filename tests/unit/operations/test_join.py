@@ -183,7 +183,7 @@ def test_windows_workers_bring_the_half_of_flannel_that_the_cluster_lacks() -> N
 @pytest.mark.parametrize(
     ("changes", "cluster"),
     [
-        ((WINDOWS,), {"cni": "flannel-vxlan", "windows": ("kube-flannel-ds-windows",)}),
+        ((WINDOWS,), {"cni": "flannel-vxlan", "own_half": ("kube-flannel-ds-windows",)}),
         (("workers.os=debian-13",), {"cni": "flannel-vxlan"}),
         ((WINDOWS, "network.cni=l3"), {}),
     ],

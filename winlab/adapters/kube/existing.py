@@ -73,7 +73,7 @@ def _read(kubectl: Kubectl, seen: Seen, server: str, own: str) -> ForeignCluster
         proxies=kind.facts.proxies,
         allocates=kind.facts.allocates or any(node.pod_cidr for node in seen.nodes),
         in_agents=networks.is_in_agents(seen),
-        windows=networks.on_windows(seen),
+        own_half=networks.on_windows(seen),
         overlays=networks.overlays(seen),
         lacks=kind.lacks(seen),
         addresses=tuple(node.address for node in seen.nodes if node.address),

@@ -172,7 +172,7 @@ def decide_joined(
         names=(),
         source=spec.kubernetes.source,
         proxies=foreign.proxies,
-        half=bool(releases) and not foreign.windows and cni.get(profile).has_half,
+        half=bool(releases) and not foreign.own_half and cni.get(profile).has_half,
     )
 
 

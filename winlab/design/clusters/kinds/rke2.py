@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from winlab.design.clusters.kinds.k3s import K3s
 from winlab.design.clusters.model import AdminFile, Seen
-from winlab.design.cni.calico.existing import WINDOWS
+from winlab.design.cni.calico.existing import DAEMON_SET
 from winlab.design.cni.model import Lack
 
 CALICO = (
     "Make the cluster with 'cni: flannel', whose Windows half winlab adds. Or add a HelmChartConfig rke2-calico in "
     "kube-system with 'installation: {calicoNetwork: {windowsDataplane: HNS}, serviceCIDRs: [SERVICES]}', and a "
-    f"registry of images that has node-windows and cni-windows: Calico's operator then makes {WINDOWS}."
+    f"registry of images that has node-windows and cni-windows: Calico's operator then makes {DAEMON_SET}."
 )
 
 
@@ -32,7 +32,7 @@ class Rke2(K3s):
 
     def lacks(self, seen: Seen) -> tuple[Lack, ...]:
         """Its own Calico for Windows runs in its agent, rke2.exe, which winlab's workers don't have."""
-        return tuple(replace(one, cure=CALICO) if WINDOWS in one.says else one for one in seen.lacks)
+        return tuple(replace(one, cure=CALICO) if DAEMON_SET in one.says else one for one in seen.lacks)
 
 
 KIND = Rke2()

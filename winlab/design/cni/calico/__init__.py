@@ -56,7 +56,7 @@ class Calico(Profile):
     )
 
     proxy_mode = "iptables"  # Calico writes iptables rules, and kube-proxy's must coexist with them
-    windows_daemon_sets = (existing.WINDOWS,)
+    windows_daemon_sets = (existing.DAEMON_SET,)
     daemon_sets = ("calico-node", *windows_daemon_sets)
     pins = Path(__file__).with_name("pins.yaml")
 

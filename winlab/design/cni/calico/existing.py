@@ -13,7 +13,7 @@ from typing import Any
 
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI, Answer, Lack, Unreadable
 
-WINDOWS = "calico-node-windows"  # its DaemonSet, whatever made it
+DAEMON_SET = "calico-node-windows"  # its DaemonSet, whatever made it
 OPERATED = "calico-system"  # the namespace of what the operator makes
 STRICT = (
     'kubectl patch ipamconfigs.crd.projectcalico.org default --type=merge -p \'{"spec": {"strictAffinity": true}}\''
@@ -46,8 +46,8 @@ BY_OPERATOR = (
     "the cluster's service network."
 )
 BY_MANIFEST = (
-    f"Apply a DaemonSet {WINDOWS} with the images calico/node-windows and calico/cni-windows of the version that "
-    f"calico-node has. k0s's static/manifests/calico/DaemonSet/{WINDOWS}.yaml is one: fill in the API server's "
+    f"Apply a DaemonSet {DAEMON_SET} with the images calico/node-windows and calico/cni-windows of the version that "
+    f"calico-node has. k0s's static/manifests/calico/DaemonSet/{DAEMON_SET}.yaml is one: fill in the API server's "
     f"address, the service network, cluster DNS, VNI {WINDOWS_VNI} and port {WINDOWS_PORT}."
 )
 
@@ -64,9 +64,9 @@ def lacks(daemon_sets: Mapping[str, str], ipam: Answer) -> tuple[Lack, ...]:
         why = f" (it can't be read: {ipam.why})" if isinstance(ipam, Unreadable) else ""
         cure = STRICT if default else f"echo '{CONFIG}' | kubectl apply --server-side --filename=-"
         found.append(Lack(f"Its Calico lends addresses of one node to others: strictAffinity is not set{why}.", cure))
-    if WINDOWS not in daemon_sets:
+    if DAEMON_SET not in daemon_sets:
         cure = BY_OPERATOR if daemon_sets["calico-node"] == OPERATED else BY_MANIFEST
-        found.append(Lack(f"Its Calico has no DaemonSet {WINDOWS}.", cure))
+        found.append(Lack(f"Its Calico has no DaemonSet {DAEMON_SET}.", cure))
     return tuple(found)
 
 

@@ -8,9 +8,8 @@ No Windows image of flannel is published any more (kubernetes-sigs/sig-windows-t
 Windows service: a HostProcess pod of a tiny image runs it from the node's folder of CNI plug-ins.
 
 An external cluster whose flannel runs on Linux alone gets the same pod. The halves know each other only by their nodes'
-annotations. So the other one may also run in agents, as those of k3s (k3s-io/k3s, pkg/agent/flannel). The pod logs in
-by a kubeconfig (flannel's flag ``--kubeconfig-file``), because the API server's certificate may lack the address by
-which the lab reaches it.
+annotations. So the other one may also run in a distribution's own agents. The pod logs in by a kubeconfig (flannel's
+flag ``--kubeconfig-file``), because the API server's certificate may lack the address by which the lab reaches it.
 """
 
 from __future__ import annotations
