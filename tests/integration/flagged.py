@@ -163,6 +163,7 @@ class Flagged(ControlPlane):
         (at / "admission.yaml").write_text(yaml.safe_dump({**admission, "plugins": plugins}))
         return (
             *(f"--bind-address={self.address}", f"--advertise-address={self.address}", f"--secure-port={self.port}"),
+            "--allow-privileged=true",  # as all of them have it, for HostProcess pods, too
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=http://{HERE}:{self._etcd_port}",
             f"--authorization-mode={flags.authorization}",

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from winlab.adapters.kube import discovery, endpoint, identity, probe
+from winlab.design.catalog import recipes
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Finding, Reach, Seen
 from winlab.design.plan import addresses
@@ -91,7 +92,9 @@ def check(
     nodes = [node.address for node in seen.nodes if node.address]
     pods = [node.pod_cidr for node in seen.nodes if "." in node.pod_cidr]
     own = partial(attachment.ends, spec, lab, _facts(site), _router(site, lab, spec), nodes, pods)
-    rows = verdict.findings(seen, one_step("try the cluster's nodes", lambda _: own(), tell, usual=2), reach)
+    ends = one_step("try the cluster's nodes", lambda _: own(), tell, usual=2)
+    windows = any(recipes.get(pool.os).system.hns for pool in spec.pools if pool.count)
+    rows = verdict.findings(seen, ends, reach, windows=windows)
     return ClusterVerdict(known.of(seen).name, seen.version, tuple(rows))
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from winlab import account, documents, files
-from winlab.adapters.kube import endpoint, existing, identity, kubeconfig, runtime_classes
+from winlab.adapters.kube import endpoint, existing, identity, kubeconfig, shared
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
 from winlab.design.catalog import versions
@@ -288,15 +288,16 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
             f"their pods, via {net.router_external}."
         )
     elif profile != cni.ELSEWHERE.name:
-        lines.append(f"{profile}'s parts in pods are that cluster's own, also for Windows.{attachment.between(plan)}")
+        whose = "winlab adds those for Windows" if plan.cluster.half else "also for Windows"
+        lines.append(f"{profile}'s parts in pods are that cluster's own, {whose}.{attachment.between(plan)}")
     return lines
 
 
 def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
     """Remove the lab's nodes from the external cluster that it joined, if it joined one, and what was made for them.
 
-    A node is the lab's if it has the label and the address of one of the lab's machines. With the cluster's last
-    Windows node go winlab's RuntimeClasses.
+    A node is the lab's if it has the label and the address of one of the lab's machines. With the last of winlab's
+    Windows nodes goes what winlab added to the cluster's network, and with the cluster's last one the RuntimeClasses.
 
     :returns: the names of those removed, and a sentence about the others, empty if there are none.
     """
@@ -304,7 +305,7 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
         return [], ""
     tags = [tag for tag in tags if tag.is_member]
     names = [tag.node for tag in tags]
-    command = f"kubectl delete node {' '.join(names)}; {identity.removal(names)}"
+    command = f"kubectl delete node {' '.join(names)}; {identity.removal(names)}; {shared.REMOVAL}"
     program = _kubectl(folder)
     if program is None:  # the cache may have been cleared
         return [], f"There is no kubectl here any more. In the cluster that the lab joined, run: {command}"
@@ -327,9 +328,9 @@ def leave(folder: LabFolder, tags: Sequence[Tag]) -> tuple[list[str], str]:
             left.append(f"'{tag.node}': {error.why or error.what}")
     if removed and not left:
         try:
-            runtime_classes.remove_unused(kubectl)
+            shared.remove_unused(kubectl)
         except WinlabError as error:
-            return removed, f"The RuntimeClasses stay in the cluster: {error.why or error.what}"
+            return removed, f"What labs share stays in the cluster: {error.why or error.what}"
     return removed, f"Nodes that stay in the cluster: {'; '.join(left)}." if left else ""
 
 

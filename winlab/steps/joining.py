@@ -6,6 +6,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
+from winlab.design.cni.model import SERVER_NAME
 from winlab.design.plan.model import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -37,7 +38,7 @@ def proxy_kubeconfig(run: Run, node: NodePlan) -> str:
     kubectl, endpoint = Kubectl.of(run.folder), run.plan.cluster.endpoint
     if run.plan.cluster.identifies:  # only some clusters have an account of that name
         token = {"token": identity.proxy_token(kubectl, node.name, PROXY_TOKEN_LIFE)}
-        return access.kubeconfig(authority(run), endpoint, "kube-proxy", token, access.SERVER_NAME)
+        return access.kubeconfig(authority(run), endpoint, "kube-proxy", token, SERVER_NAME)
     account = ("kube-proxy", "--namespace=kube-system", f"--duration={PROXY_TOKEN_LIFE}")
     return access.with_token(authority(run), endpoint, "kube-proxy", kubectl.run("create", "token", *account).strip())
 

@@ -22,6 +22,7 @@ from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni, spec
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.cni.model import HALF, Lack
 from winlab.design.distribution import kubelet
 from winlab.design.plan import addresses, required, tags
 from winlab.design.plan import make as plan
@@ -156,6 +157,61 @@ def test_a_network_that_could_not_work_is_refused(changes: tuple[str, ...], clus
     assert says in caught.value.what
     assert cluster["kind"] in caught.value.why
     make("workers.os=debian-13", "network.cni=l3", cluster=replace(CLUSTER, in_agents=True))
+
+
+WINDOWS, FLANNEL = "workers.os=windows-2022", "network.cni=flannel-vxlan"
+IN_AGENTS = replace(CLUSTER, kind="k3s", in_agents=True, proxies=(), overlays=frozenset({("vxlan", 4096)}))
+
+
+def half_of(made: Plan) -> dict[str, Any]:
+    return {row["kind"]: row for row in nodes.objects(made) if HALF in row["metadata"].get("labels", {})}
+
+
+def test_windows_workers_bring_the_half_of_flannel_that_the_cluster_lacks() -> None:
+    made = make(WINDOWS, FLANNEL, cluster=IN_AGENTS)
+    half = half_of(made)
+    assert set(half) == {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet"}
+    pod = half["DaemonSet"]["spec"]["template"]["spec"]
+    (term,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert term["matchExpressions"] == [{"key": nodes.MACHINE, "operator": "Exists"}]  # the user's may have flanneld
+    assert "https://192.0.2.10:6443" in half["ConfigMap"]["data"]["kubeconfig"]
+    windows = {one.reference for one in required.every(made) if isinstance(one, ContainerImage) and one.os == "windows"}
+    assert pod["containers"][0]["image"] in windows
+    assert "winlab adds those for Windows" in " ".join(join.notes(made, IN_AGENTS))
+
+
+@pytest.mark.parametrize(
+    ("changes", "cluster"),
+    [
+        ((WINDOWS,), {"cni": "flannel-vxlan", "own_half": ("kube-flannel-ds-windows",)}),
+        (("workers.os=debian-13",), {"cni": "flannel-vxlan"}),
+        ((WINDOWS, "network.cni=l3"), {}),
+    ],
+)
+def test_where_it_is_not_needed_nothing_is_added(changes: tuple[str, ...], cluster: dict[str, Any]) -> None:
+    made = make(*changes, cluster=replace(CLUSTER, **cluster))
+    assert half_of(made) == {}
+    assert "half" not in made.cluster.model_dump()
+
+
+@pytest.mark.parametrize("theirs", [{("vxlan", 1)}, {("vxlan", 4096), ("vxlan", 1)}, {("wireguard", None)}])
+def test_flannel_that_windows_can_t_speak_with_is_refused(theirs: set[tuple[str, int | None]]) -> None:
+    with pytest.raises(UsageError, match="don't have the network that flannel-vxlan connects") as caught:
+        make(WINDOWS, FLANNEL, cluster=replace(IN_AGENTS, overlays=frozenset(theirs)))
+    assert "Windows needs vxlan, VNI 4096" in caught.value.why
+    assert make(WINDOWS, "network.cni=l3", cluster=replace(IN_AGENTS, overlays=frozenset(theirs)))
+
+
+def test_windows_workers_wait_for_what_the_cluster_s_network_lacks() -> None:
+    lacks = (Lack("It has no DaemonSet.", "Apply one."), Lack("It lends addresses.", "Patch it."))
+    lacking = replace(CLUSTER, cni="calico-vxlan", lacks=lacks)
+    with pytest.raises(UsageError, match="no place for Windows nodes yet") as caught:
+        make(WINDOWS, cluster=lacking)
+    assert (caught.value.why, caught.value.cure) == (
+        "It has no DaemonSet. It lends addresses.",
+        "Apply one.\nPatch it.",
+    )
+    assert make("workers.os=debian-13", cluster=lacking).cluster.profile == "calico-vxlan"
 
 
 def test_users_can_t_choose_the_elsewhere_profile() -> None:
@@ -535,10 +591,19 @@ def test_the_lab_s_own_nodes_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (removed, left) == (["node-1"], "")
     deleted = [line for line, _ in api.asked if line.startswith("delete")]
     assert deleted[0] == "delete node node-1 --ignore-not-found"
-    assert [line.split()[1] for line in deleted[1:]] == [
+    assert [line.split()[1] for line in deleted[1:-1]] == [
         "clusterrolebindings", "serviceaccounts", "certificatesigningrequests",
     ]  # fmt: skip
-    assert all("--selector=winlab.internal/node=node-1" in line for line in deleted[1:])
+    assert all("--selector=winlab.internal/node=node-1" in line for line in deleted[1:-1])
+
+
+def test_the_half_that_winlab_added_goes_with_its_last_windows_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = {"items": [{"metadata": {"name": "of-another-lab"}}]}
+    for there, gone in (({"items": []}, True), (others, False)):
+        answers = {"get node node-1": node(), "get nodes": there, "get runtimeclasses": {"items": []}}
+        _, left, api = leave(monkeypatch, answers)
+        assert left == ""
+        assert any(line.endswith(f"--selector={HALF}") for line, _ in api.asked if line.startswith("delete")) == gone
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from winlab import documents
 from winlab.errors import UsageError
 
-SERVER_NAME = "kubernetes.default.svc"  # in the certificate of every API server that pods use
-
 
 def authority(path: Path) -> str:
     """The certificates, as PEM, that identify the first cluster in a kubeconfig.

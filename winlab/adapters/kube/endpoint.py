@@ -6,7 +6,7 @@ import socket
 import ssl
 from urllib.parse import urlsplit
 
-from winlab.adapters.kube.authority import SERVER_NAME
+from winlab.design.cni.model import SERVER_NAME
 from winlab.design.plan.existing import HTTPS
 
 SECONDS = 10.0  # for a connection

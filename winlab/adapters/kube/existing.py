@@ -73,6 +73,9 @@ def _read(kubectl: Kubectl, seen: Seen, server: str, own: str) -> ForeignCluster
         proxies=kind.facts.proxies,
         allocates=kind.facts.allocates or any(node.pod_cidr for node in seen.nodes),
         in_agents=networks.is_in_agents(seen),
+        own_half=networks.on_windows(seen),
+        overlays=networks.overlays(seen),
+        lacks=kind.lacks(seen),
         addresses=tuple(node.address for node in seen.nodes if node.address),
         on_link=networks.is_on_link(seen),
     )
@@ -96,7 +99,7 @@ def _published(kubectl: Kubectl) -> str:
 def _addresses(published: str, given: str, own: str, seen: Seen) -> tuple[str, str]:
     """The API server's URL as nodes use it, and the one that it resolves to.
 
-    The name in its certificate is one that all have (:data:`winlab.adapters.kube.authority.SERVER_NAME`), so any
+    The name in its certificate is one that all have (:data:`winlab.design.cni.model.SERVER_NAME`), so any
     address that leads there will do. A name that the cluster's own pods use is kept, if the address may be its.
 
     :raises UsageError: there is none that nodes can use.

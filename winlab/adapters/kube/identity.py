@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from winlab.adapters.kube import authority, signing
 from winlab.adapters.kube.kubectl import Kubectl, understood
 from winlab.adapters.kube.signing import Requested
+from winlab.design.cni.model import SERVER_NAME
 from winlab.errors import ClusterError, NotFoundError
 
 NODES = "system:nodes"
@@ -190,7 +191,7 @@ def kubelet_kubeconfig(server_ca: str, endpoint: str, node: str, certificate: st
         "client-certificate-data": base64.b64encode(certificate.encode()).decode(),
         "client-key-data": base64.b64encode(key.encode()).decode(),
     }
-    return authority.kubeconfig(server_ca, endpoint, user(node), encoded, authority.SERVER_NAME)
+    return authority.kubeconfig(server_ca, endpoint, user(node), encoded, SERVER_NAME)
 
 
 def has_rbac(kubectl: Kubectl) -> bool:

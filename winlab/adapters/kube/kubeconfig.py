@@ -24,6 +24,7 @@ import yaml
 from winlab import documents
 from winlab.adapters.kube import reduced
 from winlab.adapters.kube.reduced import Identity
+from winlab.design.cni.model import SERVER_NAME
 from winlab.errors import AccessError, ConflictError, NotFoundError, UsageError, WinlabError, together
 from winlab.files import is_no_file, write_atomic
 from winlab.lab_folder import CURE, LabFolder
@@ -31,7 +32,6 @@ from winlab.lab_folder import CURE, LabFolder
 LISTS = ("clusters", "users", "contexts")
 CURRENT = "current-context"
 DIRECT = "winlab.internal/direct"  # the extension of a kubeconfig's cluster that is reached without a proxy
-SERVER_NAME = "kubernetes.default.svc"  # source: kubernetes.io/docs/setup/best-practices/certificates
 MERGED = "merged-kubeconfigs.json"  # in the lab's folder: the files that contain its entries
 ELSEWHERE = "Name another file in the variable KUBECONFIG; 'winlab kubeconfig' without --merge prints it."
 SIGNATURE = b"winlab\n"  # what our own locks contain

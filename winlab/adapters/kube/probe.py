@@ -42,7 +42,7 @@ def look(kubectl: Kubectl) -> Seen:
     version = reading.version(kubectl)
     with understood("What the cluster says of itself"):
         rows = kubectl.get("daemonsets", "--all-namespaces")["items"]
-        profile, network = reading.network(kubectl, rows)
+        network = reading.network(kubectl, rows)
         return Seen(
             version=version,
             nodes=tuple(node(row) for row in kubectl.get("nodes")["items"]),
@@ -50,8 +50,9 @@ def look(kubectl: Kubectl) -> Seen:
             eager=tuple(sorted(str(row["metadata"]["name"]) for row in rows if _is_eager(row))),
             kubeadm=reading.document(kubectl, KUBEADM) is not None,
             rbac=identity.has_rbac(kubectl),
-            profile=profile,
-            network=network,
+            profile=network.profile,
+            network=network.note,
+            lacks=network.lacks,
             lacking=_lacking(kubectl),
             endpoints=_endpoints(kubectl),
         )

@@ -11,7 +11,7 @@ import yaml
 from winlab import documents
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import cni
-from winlab.design.cni.model import AllObjects, Answer, ConfigMapEntry, Question, Unreadable
+from winlab.design.cni.model import AllObjects, Answer, ConfigMapEntry, Question, Recognized, Unreadable
 from winlab.errors import ClusterError
 
 VERSION = re.compile(r"v1\.[0-9]+\.[0-9]+")
@@ -56,8 +56,8 @@ def document(kubectl: Kubectl, place: ConfigMapEntry) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def network(kubectl: Kubectl, rows: Iterable[dict[str, Any]]) -> tuple[str | None, str]:
-    """Which of winlab's profiles matches the cluster's pod network, if any; and what was seen.
+def network(kubectl: Kubectl, rows: Iterable[dict[str, Any]]) -> Recognized:
+    """Which of winlab's profiles matches the cluster's pod network, if any; what was seen, and what Windows lacks.
 
     :param rows: the cluster's DaemonSets.
     :raises ClusterError: it does not answer.
@@ -68,9 +68,9 @@ def network(kubectl: Kubectl, rows: Iterable[dict[str, Any]]) -> tuple[str | Non
     answers = {question: _answer(kubectl, question) for question in questions}
     for profile in profiles:
         if (recognized := profile.recognize(daemon_sets, answers)) is not None:
-            return recognized.profile, recognized.note
+            return recognized
     others = sorted(set(daemon_sets) - {"kube-proxy"})
-    return None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI"
+    return Recognized(None, f"its DaemonSets are {', '.join(others)}" if others else "it has no DaemonSet of a CNI")
 
 
 def _answer(kubectl: Kubectl, question: Question) -> Answer:

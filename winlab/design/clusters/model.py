@@ -8,11 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
+from winlab.design.cni.model import Lack
 from winlab.design.system import SystemName
 
 # ok: nothing to do. warning: it works, but you should know. change: something does not work before you change your
 # cluster. refused: workers would do harm, or can't work at all
 Level = Literal["ok", "warning", "change", "refused"]
+Attachment = Literal["nat", "routed", "attached"]  # as the spec's ``network.attachment``
 Kubelets = Literal["direct", "tunnel", "agents"]  # how the API server reaches them
 
 
@@ -58,7 +60,7 @@ class Seen:
     :param daemon_sets: their namespaces by their names.
     :param eager: those that tolerate every taint and select no system, so that they also run on Windows nodes.
     :param profile: the CNI profile that matches its pod network, None if winlab has none.
-    :param network: what was recognized of the pod network.
+    :param network: what was recognized of the pod network; *lacks*: what Windows nodes need there.
     :param lacking: what these credentials may not do.
     :param endpoints: host:port of each API server, as pods reach it.
     """
@@ -71,6 +73,7 @@ class Seen:
     rbac: bool = True
     profile: str | None = None
     network: str = ""
+    lacks: tuple[Lack, ...] = ()
     lacking: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
 
@@ -97,7 +100,6 @@ class Ends:
     """The lab, and what this host does for it and the cluster to reach each other.
 
     :param cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
-    :param attachment: as the spec's ``network.attachment``.
     :param bridge: the bridge of this host that the cluster's nodes are on; empty if there is none.
     :param trouble: why packets will not pass this host, as a sentence; empty if they will.
     :param command: what root runs on this host about that.
@@ -106,7 +108,7 @@ class Ends:
 
     cidr: str
     router: str
-    attachment: Literal["nat", "routed", "attached"] = "nat"
+    attachment: Attachment = "nat"
     bridge: str = ""
     trouble: str = ""
     command: str = ""
@@ -182,6 +184,10 @@ class Kind:
     def pods(self, seen: Seen) -> str:  # noqa: ARG002 - most publish it in another way
         """The network of all pods, if only its nodes' annotations say so."""
         return ""
+
+    def lacks(self, seen: Seen) -> tuple[Lack, ...]:
+        """What its network lacks before pods can run on Windows nodes, with the cures of this distribution."""
+        return seen.lacks
 
     def findings(self, seen: Seen) -> list[Finding]:  # noqa: ARG002 - most look at it
         """What is particular to it."""

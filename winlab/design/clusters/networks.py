@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from winlab.design.clusters.model import Finding, Kind, Seen
+from winlab.design import cni
+from winlab.design.clusters.model import Attachment, Finding, Kind, Seen
 from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
 
 ABOUT = "pod network"
 BACKEND, DATA = "flannel.alpha.coreos.com/backend-type", "flannel.alpha.coreos.com/backend-data"
+OURS = "winlab-"  # what the names of winlab's own DaemonSets begin with
 REPLACE = "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 and set routes to the workers' pods."
+TRANSLATED = "Between nodes it needs their own addresses, which the lab's router translates."
+ROUTE = "Add --attachment routed, or attached."
 # By the beginning of a DaemonSet's name: networks that have nothing for Windows
 LINUX_ONLY = {
     "cilium": "Cilium",
@@ -42,22 +46,25 @@ ATTACHED = Finding(
 )
 
 
-def finding(seen: Seen, kind: Kind, *, attached: bool = False) -> Finding:
+def finding(seen: Seen, kind: Kind, attachment: Attachment = "routed") -> Finding:
     """The verdict on the pod network.
 
-    :param attached: the workers will be in the network of the cluster's nodes.
+    :param attachment: how the workers and the cluster's nodes will reach each other.
     """
-    if attached and is_on_link(seen):
+    if attachment == "attached" and is_on_link(seen):
         return ATTACHED
     if is_kindnet(seen.daemon_sets):
         return KINDNET
     if seen.profile is not None:
-        return Finding(ABOUT, "ok", f"{seen.network}: the nodes get winlab's files of {seen.profile}.")
-    if backends := {
-        (node.annotations[BACKEND], _vni(node.annotations.get(DATA, "")))
-        for node in seen.nodes
-        if BACKEND in node.annotations
-    }:
+        adds = cni.get(seen.profile).has_half and not on_windows(seen)
+        half = " winlab adds the Windows half, which the cluster lacks." if adds else ""
+        says = f"{seen.network}: the nodes get winlab's files of {seen.profile}.{half}"
+        return (
+            Finding(ABOUT, "change", f"{says} {TRANSLATED}", ROUTE)
+            if attachment == "nat"
+            else Finding(ABOUT, "ok", says)
+        )
+    if backends := overlays(seen):
         return _flannel(backends, kind)
     for name in seen.daemon_sets:
         if network := next((text for start, text in LINUX_ONLY.items() if name.startswith(start)), None):
@@ -81,12 +88,28 @@ def is_kindnet(daemon_sets: Iterable[str]) -> bool:
     return any(name.startswith("kindnet") for name in daemon_sets)
 
 
+def on_windows(seen: Seen) -> tuple[str, ...]:
+    """The cluster's own DaemonSets that connect the pods of Windows nodes."""
+    known = cni.get(seen.profile).windows_daemon_sets if seen.profile else ()
+    return tuple(name for name in known if name in seen.daemon_sets)
+
+
+def overlays(seen: Seen) -> frozenset[tuple[str, int | None]]:
+    """The backends of flannel on the cluster's nodes, each with its VNI, if it says one."""
+    return frozenset(
+        (node.annotations[BACKEND], _vni(node.annotations.get(DATA, "")))
+        for node in seen.nodes
+        if BACKEND in node.annotations
+    )
+
+
 def is_in_agents(seen: Seen) -> bool:
-    """Whether flannel runs in the distribution's own agents: no DaemonSet brings it to other nodes."""
-    return bool(seen.annotation(BACKEND)) and not any("flannel" in name for name in seen.daemon_sets)
+    """Whether flannel runs in the distribution's own agents: no DaemonSet brings it to other Linux nodes."""
+    theirs = (name for name in seen.daemon_sets if not name.startswith(OURS))
+    return bool(seen.annotation(BACKEND)) and not any("flannel" in name for name in theirs)
 
 
-def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
+def _flannel(backends: frozenset[tuple[str, int | None]], kind: Kind) -> Finding:
     if {name for name, _ in backends} == {"host-gw"}:
         return Finding(
             ABOUT,
@@ -100,7 +123,8 @@ def _flannel(backends: set[tuple[str, int | None]], kind: Kind) -> Finding:
         return Finding(
             ABOUT,
             "warning",
-            f"flannel with {seen}. Its nodes don't publish the port; Windows has {WINDOWS_PORT}.",
+            f"flannel with {seen}. Its nodes don't publish the port; Windows has {WINDOWS_PORT}. winlab adds "
+            "flannel for its Windows nodes.",
             "Check Backend.Port in net-conf.json, then add --set network.cni=flannel-vxlan.",
         )
     cure = kind.flannel_cure or "Set Backend.VNI and Backend.Port in net-conf.json of the ConfigMap kube-flannel-cfg."

@@ -13,10 +13,11 @@ OLDEST_KUBELET = 3  # minors that a kubelet may be behind the API server: kubern
 MINOR = re.compile(r"v1\.([0-9]{1,4})\.")
 
 
-def findings(seen: Seen, ends: Ends, reach: Sequence[Reach]) -> list[Finding]:
+def findings(seen: Seen, ends: Ends, reach: Sequence[Reach], *, windows: bool = False) -> list[Finding]:
     """All rows of the verdict, in the order in which they matter.
 
     :param reach: the addresses of the API server that nodes could use.
+    :param windows: some of the workers run Windows.
     """
     kind = known.of(seen)
     rows = [
@@ -26,7 +27,8 @@ def findings(seen: Seen, ends: Ends, reach: Sequence[Reach]) -> list[Finding]:
         _roles(seen, kind),
         *_reach(reach),
         *ways.findings(ends),
-        networks.finding(seen, kind, attached=ends.attachment == "attached"),
+        networks.finding(seen, kind, ends.attachment),
+        *(Finding("pods on Windows", "refused", one.says, one.cure) for one in kind.lacks(seen) if windows),
         _kubelets(kind),
         *kind.findings(seen),
     ]

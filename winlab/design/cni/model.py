@@ -21,6 +21,9 @@ NODE_PREFIX = 24  # kube-controller-manager gives each node one /24 (its --node-
 VXLAN_OVERHEAD = 50  # bytes: outer Ethernet 14, IPv4 20, UDP 8, VXLAN 8
 WINDOWS_VNI = 4096  # Windows takes no smaller VNI (flannel's Documentation/backends.md; Calico's default is the same)
 WINDOWS_PORT = 4789  # nor any other UDP port for VXLAN
+# In the certificate of each API server that pods use; source: kubernetes.io/docs/setup/best-practices/certificates
+SERVER_NAME = "kubernetes.default.svc"
+HALF = "winlab.internal/half"  # a label of what winlab adds to an external cluster's network, with the profile's name
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,14 @@ class NodeNetwork:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API server answers without a service network: a controller's address."""
+    """Where the API server answers without a service network: a controller's address.
+
+    ``name`` is one in its certificate, if the host may not be: as with an external cluster.
+    """
 
     host: str
     port: int = 6443
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,12 +187,21 @@ Answer = Object | list[Object] | Unreadable
 
 
 @dataclass(frozen=True)
+class Lack:
+    """What an external cluster's network lacks for Windows nodes, and what the user does about it."""
+
+    says: str
+    cure: str
+
+
+@dataclass(frozen=True)
 class Recognized:
     """What connects the pods of an external cluster.
 
     ``profile`` is None if the cluster uses the profile's project in a way that Windows nodes can't take part in;
-    ``note`` says what was found.
+    ``note`` says what was found. Pods on Windows don't start before what it ``lacks`` is there.
     """
 
     profile: str | None
     note: str
+    lacks: tuple[Lack, ...] = ()

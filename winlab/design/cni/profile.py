@@ -50,6 +50,9 @@ class Profile(ABC):
     no_rehearsal: str = ""  # why it can't take part in a rehearsal; empty: it can
     proxy_mode: ProxyMode = "nftables"  # of kube-proxy on Linux
     daemon_sets: tuple[str, ...] = ()  # what runs it on the nodes, for the readiness check; other recipes' names, too
+    windows_daemon_sets: tuple[str, ...] = ()  # those of an external cluster that run it on its Windows nodes
+    has_half: bool = False  # whether :meth:`windows_half` has something for an external cluster
+    backend: tuple[str, int] | None = None  # flannel's own, with its VNI, as it annotates the cluster's nodes
     pins: Path | None = None  # its pins.yaml
     pods: str = ""  # for docs/cni.md: what connects pods on Linux / on Windows
     carrier: str = ""  # for docs/cni.md: who carries the routes
@@ -162,6 +165,18 @@ class Profile(ABC):
         return system.get(os).pod_mtu or linux
 
     # --- an external cluster
+
+    def windows_half(
+        self,
+        network: PodNetwork,  # noqa: ARG002
+        endpoint: Endpoint,  # noqa: ARG002
+    ) -> list[Object]:
+        """What an external cluster needs for Windows nodes if it runs the profile on Linux nodes alone.
+
+        Its objects have names of winlab's own, because all of them are deleted with the last of winlab's Windows nodes.
+        Called only with :attr:`has_half`.
+        """
+        return []
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:  # noqa: ARG002
         """What to read from a cluster with these DaemonSets (names, and their namespaces) to recognize it."""

@@ -172,6 +172,7 @@ def decide_joined(
         names=(),
         source=spec.kubernetes.source,
         proxies=foreign.proxies,
+        half=bool(releases) and not foreign.own_half and cni.get(profile).has_half,
     )
 
 
@@ -230,7 +231,20 @@ def _check_joined_profile(profile: str, nodes: Sequence[NodePlan], foreign: Fore
 
     :raises UsageError: it does not.
     """
-    routed = isinstance(cni.get(profile), Routed)
+    routed, backend = isinstance(cni.get(profile), Routed), cni.get(profile).backend
+    if backend is not None and foreign.overlays and foreign.overlays != {backend}:
+        listed = sorted(f"{name}, VNI {'unknown' if vni is None else vni}" for name, vni in foreign.overlays)
+        raise UsageError(
+            f"The nodes of that cluster don't have the network that {profile} connects.",
+            why=f"Theirs is flannel with {' and '.join(listed)}; Windows needs {backend[0]}, VNI {backend[1]}.",
+            cure="'winlab join --check' prints what to change in the cluster.",
+        )
+    if foreign.lacks and profile == foreign.cni and any(node.system.hns for node in nodes):
+        raise UsageError(
+            "The network of that cluster has no place for Windows nodes yet.",
+            why=" ".join(one.says for one in foreign.lacks),
+            cure="\n".join(one.cure for one in foreign.lacks),
+        )
     if routed and not foreign.allocates:
         raise UsageError(
             f"The cluster gives its nodes no pod networks, which {profile} needs.",

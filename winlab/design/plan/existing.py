@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from winlab.design.cni.model import Lack
 from winlab.design.system import SystemName
 
 HTTPS = 443
@@ -31,9 +32,10 @@ class ForeignCluster:
     the cluster's CA (PEM). ``cni`` is the profile of its pod network, None if winlab does not know it; ``cni_note``
     says what was found. ``kind`` is what made it. ``proxies`` are the systems on whose nodes it runs kube-proxy itself.
     With ``allocates`` it gives each node a pod CIDR; with ``in_agents`` its own agents connect pods, and no DaemonSet.
-    ``addresses`` are the IPv4 addresses of its nodes. ``on_link``: each of them has routes to the others' pods by their
-    addresses, which is possible in one network alone. ``bridge`` is the one that they are on, if workers are to be
-    attached to it.
+    ``own_half`` are its DaemonSets that connect the pods of Windows nodes. ``overlays`` are the backends of flannel
+    that its nodes publish, with their VNIs. Windows nodes need what its network ``lacks``. ``addresses`` are the IPv4
+    addresses of its nodes. ``on_link``: each of them has routes to the others' pods by their addresses, which is
+    possible in one network alone. ``bridge`` is the one that they are on, if workers are to be attached to it.
     """
 
     server: str
@@ -51,6 +53,9 @@ class ForeignCluster:
     proxies: tuple[SystemName, ...] = ("linux",)
     allocates: bool = True
     in_agents: bool = False
+    own_half: tuple[str, ...] = ()
+    overlays: frozenset[tuple[str, int | None]] = frozenset()
+    lacks: tuple[Lack, ...] = ()
     addresses: tuple[str, ...] = ()
     on_link: bool = False
     bridge: LocalBridge | None = None

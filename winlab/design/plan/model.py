@@ -249,7 +249,8 @@ class ClusterPlan(_Model):
 
     ``components`` are the versions of the CNI profile's own parts. ``names`` are all addresses in the API server's
     certificate; an external cluster has none. ``source`` is a checkout of Kubernetes to build from, in place of the
-    published version. ``proxies`` are the systems on whose nodes the cluster itself runs kube-proxy.
+    published version. ``proxies`` are the systems on whose nodes the cluster itself runs kube-proxy. With ``half``
+    winlab adds the Windows half of an external cluster's pod network.
     """
 
     versions: Versions
@@ -265,6 +266,7 @@ class ClusterPlan(_Model):
     source: Path | None = None
     proxies: tuple[SystemName, ...] = Field(default=PROXIES, exclude_if=lambda value: value == PROXIES)
     made_with: str = Field(default=distributions.DEFAULT, exclude_if=lambda value: value == distributions.DEFAULT)
+    half: bool = Field(default=False, exclude_if=lambda value: not value)
 
     @property
     def made(self) -> bool:

@@ -158,8 +158,9 @@ def _images(plan: Plan, system: System) -> tuple[ContainerImage, ...]:
         for name, component in membership.images(system)
         if not (plan.joins and name in membership.one_for_all)
     ]
-    if plan.joins:  # the cluster itself decides the versions of everything else that runs there
-        return tuple(own)
     theirs = [*cni.get(plan.cluster.profile).images(plan.cluster.releases)]
+    if plan.joins:  # the cluster itself decides the versions of everything else that runs there
+        half = [image for image in theirs if plan.cluster.half and system.hns and image.os == system.name]
+        return (*own, *half)
     theirs += [artifact for row in plan.addons for artifact in row.artifacts if isinstance(artifact, ContainerImage)]
     return tuple(dict.fromkeys([*own, *(image for image in theirs if image.os == system.name)]))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from winlab.design import cni, contract
-from winlab.design.cni.model import Endpoint, NodeNetwork
+from winlab.design.cni.model import HALF, SERVER_NAME, Endpoint, NodeNetwork
 from winlab.design.distribution.model import ClusterSettings, Member, controller_taints, worker_taints
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
@@ -52,13 +53,28 @@ def member(plan: Plan, node: NodePlan) -> Member:
 
 
 def objects(plan: Plan) -> list[dict[str, Any]]:
-    """The cluster's objects: runtime classes, and those of the CNI profile, unless it is an external cluster."""
+    """The cluster's objects: runtime classes, and those of the CNI profile.
+
+    An external cluster manages its own network: it gets the Windows half alone, if it lacks that.
+    """
     classes = runtime_classes.objects(windows_releases(plan.members))
-    if plan.joins:  # it manages its own network
-        return classes
     host, _, port = plan.cluster.endpoint.rpartition(":")
     profile, endpoint = cni.get(plan.cluster.profile), Endpoint(host, int(port))
+    if plan.joins:
+        return [*classes, *(_half(plan, replace(endpoint, name=SERVER_NAME)) if plan.cluster.half else ())]
     return [*classes, *profile.manifests(network(plan), parts(plan), endpoint, plan.cluster.releases)]
+
+
+def _half(plan: Plan, endpoint: Endpoint) -> list[dict[str, Any]]:
+    """The Windows half of an external cluster's network: for nodes of labs, with a label by which it is removed."""
+    objects = cni.get(plan.cluster.profile).windows_half(network(plan), endpoint)
+    ours = {"nodeSelectorTerms": [{"matchExpressions": [{"key": MACHINE, "operator": "Exists"}]}]}
+    for row in objects:
+        row["metadata"]["labels"] = {**row["metadata"].get("labels", {}), HALF: plan.cluster.profile}
+        if row["kind"] == "DaemonSet":
+            affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ours}}
+            row["spec"]["template"]["spec"]["affinity"] = affinity
+    return objects
 
 
 def parts(plan: Plan) -> list[NodeNetwork]:

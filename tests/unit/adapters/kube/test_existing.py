@@ -263,10 +263,27 @@ def pools(**spec: str) -> dict[str, Any]:
     }
 
 
+def felix(**spec: int) -> dict[str, Any]:
+    return {"get felixconfigurations": {"items": [{"metadata": {"name": "default"}, "spec": spec}]}}
+
+
+def test_what_windows_nodes_lack_there_is_read() -> None:
+    strict = {"get ipamconfigs": {"items": [{"metadata": {"name": "default"}, "spec": {"strictAffinity": True}}]}}
+    (lack,) = existing.read(api(**pools(vxlanMode="Always"), **strict)).lacks
+    assert "no DaemonSet calico-node-windows" in lack.says
+    both = {**pools(vxlanMode="Always"), "get daemonsets": daemon_sets("calico-node", "calico-node-windows")}
+    found = existing.read(api(**both, **strict))
+    assert (found.lacks, found.own_half) == ((), ("calico-node-windows",))
+
+
 @pytest.mark.parametrize(
     ("changes", "cni", "note"),
     [
         (pools(vxlanMode="Always"), "calico-vxlan", "VXLAN"),
+        (pools(vxlanMode="Always") | felix(vxlanVNI=4096, vxlanPort=4789), "calico-vxlan", "VXLAN"),
+        (pools(vxlanMode="Always") | felix(vxlanVNI=4097), None, "VNI 4097, port 4789; winlab's workers have VNI 4096"),
+        (pools(vxlanMode="Always") | felix(vxlanPort=8472), None, "port 8472"),
+        (pools(ipipMode="Never") | felix(vxlanPort=8472), "calico-bgp", "BGP"),
         (pools(ipipMode="Never"), "calico-bgp", "BGP"),
         (pools(ipipMode="Always"), None, "IP-in-IP"),
         (pools(vxlanMode="CrossSubnet"), None, "CrossSubnet"),

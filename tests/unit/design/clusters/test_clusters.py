@@ -10,6 +10,8 @@ import pytest
 
 from winlab.design.clusters import known, verdict
 from winlab.design.clusters.model import Ends, Reach, Seen, SeenNode
+from winlab.design.cni.calico import existing
+from winlab.design.cni.model import Unreadable
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "join"
 VERSION = "v1.36.1"
@@ -75,8 +77,10 @@ def test_the_ca_s_differ_where_the_flags_do() -> None:
 # -- the verdict
 
 
-def levels(seen: Seen, reach: tuple[Reach, ...] = (Reach("192.0.2.10:6443"),)) -> dict[str, tuple[str, str, str]]:
-    rows = verdict.findings(seen, ENDS, reach)
+def levels(
+    seen: Seen, reach: tuple[Reach, ...] = (Reach("192.0.2.10:6443"),), *, windows: bool = False
+) -> dict[str, tuple[str, str, str]]:
+    rows = verdict.findings(seen, ENDS, reach, windows=windows)
     return {row.about: (row.level, row.says, row.cure) for row in rows}
 
 
@@ -89,7 +93,7 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
         (SEEN["kubeadm"], "distribution", "ok", "kubeadm"),
         (SEEN["kind"], "distribution", "ok", "kind"),
         (SEEN["k3s"], "distribution", "ok", "k3s, v1.36.1+k3s1, 1 nodes"),
-        (replace(SEEN["kubeadm"], **FIT), "pod network", "ok", "calico-vxlan"),
+        (replace(SEEN["kubeadm"], **FIT), "pod network", "change", "calico-vxlan"),
         (SEEN["kubeadm"], "pod network", "change", "does not know"),
         (replace(SEEN["kubeadm"], daemon_sets={"cilium": "kube-system"}), "pod network", "change", "Cilium"),
         (replace(SEEN["kind"], daemon_sets={"kindnet": "kube-system"}), "pod network", "refused", "kindnet"),
@@ -103,7 +107,6 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
         (SEEN["k0s"], "DaemonSets for Windows", "warning", "kube-proxy-windows"),
         (SEEN["microk8s"], "roles (RBAC)", "warning", "may do anything"),
         (replace(SEEN["microk8s"], rbac=True), "a node's rights", "warning", "NodeRestriction"),
-        (replace(SEEN["microk8s"], **FIT), "pods on Windows", "change", "no DaemonSet for Windows"),
         (replace(SEEN["kubeadm"], version="v1.20.1"), "version", "refused", "knows no kubelet"),
         (replace(SEEN["kubeadm"], version="nonsense"), "version", "refused", "knows no kubelet"),
         (replace(SEEN["kubeadm"], version="v1.36.1"), "version", "ok", "kubelet v1.36"),
@@ -118,6 +121,48 @@ def test_a_row(seen: Seen, about: str, level: str, says: str) -> None:
     found = levels(seen)[about]
     assert (found[0], says in found[1]) == (level, True), found
     assert bool(found[2]) == (level != "ok")
+
+
+OPERATED, APPLIED = {"calico-node": "calico-system"}, {"calico-node": "kube-system"}
+STRICT = [{"metadata": {"name": "default"}, "spec": {"strictAffinity": True}}]
+LENT = [{"metadata": {"name": "default"}, "spec": {"strictAffinity": False}}]
+ELSEWHERE = [{"metadata": {"name": "rancher-config"}, "spec": {"strictAffinity": True}}]  # Calico reads 'default' alone
+
+
+@pytest.mark.parametrize(
+    ("name", "daemon_sets", "ipam", "cures"),
+    [
+        ("kubeadm", OPERATED, STRICT, ["windowsDataplane"]),
+        ("kubeadm", OPERATED, LENT, ["kubectl patch ipamconfigs", "windowsDataplane"]),
+        ("kubeadm", {**OPERATED, "calico-node-windows": "calico-system"}, STRICT, []),
+        ("microk8s", APPLIED, [], ["IPAMConfig", "cni-windows"]),
+        ("microk8s", APPLIED, Unreadable("forbidden"), ["IPAMConfig", "cni-windows"]),
+        ("microk8s", {**APPLIED, "calico-node-windows": "kube-system"}, LENT, ["kubectl patch ipamconfigs"]),
+        ("rke2", OPERATED, ELSEWHERE, ["IPAMConfig", "HelmChartConfig"]),
+        ("rke2", OPERATED, STRICT, ["cni: flannel"]),
+        ("k0s", APPLIED, [], []),
+    ],
+)
+def test_what_calico_lacks_for_windows(
+    name: str, daemon_sets: dict[str, str], ipam: list[dict[str, object]] | Unreadable, cures: list[str]
+) -> None:
+    seen = replace(SEEN[name], **FIT, daemon_sets=daemon_sets, lacks=existing.lacks(daemon_sets, ipam))
+    rows = [row for row in verdict.findings(seen, ENDS, (), windows=True) if row.about == "pods on Windows"]
+    assert [row.level for row in rows] == ["refused"] * len(cures)
+    for row, cure in zip(rows, cures, strict=True):
+        assert cure in row.cure
+    assert "pods on Windows" not in levels(seen)  # Linux workers need none of it
+
+
+def test_k0s_adds_calico_for_windows_with_vxlan_alone() -> None:
+    seen = replace(SEEN["k0s"], profile="calico-bgp", daemon_sets=APPLIED)
+    assert "calico.mode: vxlan" in levels(seen, windows=True)["pods on Windows"][2]
+
+
+def test_the_commands_are_what_kubectl_takes() -> None:
+    (strict, operator) = existing.lacks(OPERATED, [])
+    assert json.loads(strict.cure.split("'")[1])["spec"]["strictAffinity"] is True
+    assert json.loads(operator.cure.split("'")[1])["spec"]["calicoNetwork"] == {"windowsDataplane": "HNS"}
 
 
 def flannel(backend: str, vni: object) -> tuple[SeenNode, ...]:
@@ -172,7 +217,10 @@ def test_reach() -> None:
 
 def test_the_whole_verdict_of_a_cluster_that_is_fit() -> None:
     seen = replace(SEEN["kubeadm"], **FIT)
-    rows = verdict.findings(seen, ENDS, (Reach("192.0.2.10:6443"),))
+    reach = (Reach("192.0.2.10:6443"),)
+    (pods,) = [row for row in verdict.findings(seen, ENDS, reach) if row.about == "pod network"]
+    assert (pods.level, pods.cure) == ("change", "Add --attachment routed, or attached.")
+    rows = verdict.findings(seen, replace(ENDS, attachment="routed"), reach)
     assert [(row.about, row.level) for row in rows] == [
         ("distribution", "ok"),
         ("version", "ok"),
@@ -184,4 +232,4 @@ def test_the_whole_verdict_of_a_cluster_that_is_fit() -> None:
         ("kubelets' certificates", "ok"),
     ]
     (way,) = [row for row in rows if row.about == "the API reaches workers"]
-    assert "ip route add 10.77.0.0/24 via 172.31.240.16" in way.cure
+    assert "ip route add 10.77.0.0/24 via" in way.cure

@@ -50,9 +50,27 @@ def test_networks_of_one_link_need_attached_workers(seen: Seen, level: str) -> N
     kind = known.of(seen)
     found = networks.finding(seen, kind)
     assert (found.level, "--attachment attached" in found.cure) == (level, True)
-    assert networks.finding(seen, kind, attached=True).level == "ok"
+    assert networks.finding(seen, kind, "attached").level == "ok"
 
 
 def test_a_mixture_of_backends_is_not_host_gw() -> None:
     assert not networks.is_host_gw([{networks.BACKEND: "host-gw"}, {networks.BACKEND: "vxlan"}])
     assert not networks.is_host_gw([{}])
+
+
+VXLAN = {networks.BACKEND: "vxlan", networks.DATA: '{"VNI": 4096}'}
+
+
+def test_what_winlab_added_is_not_the_cluster_s_own() -> None:
+    seen = Seen("v1.36.1+k3s1", (SeenNode("a", annotations=VXLAN),), daemon_sets={"winlab-flannel": "kube-system"})
+    assert networks.is_in_agents(seen)
+    assert networks.overlays(seen) == {("vxlan", 4096)}
+    assert networks.on_windows(replace(seen, profile="flannel-vxlan")) == ()
+    theirs = replace(seen, profile="flannel-vxlan", daemon_sets={"kube-flannel-ds-windows": "kube-flannel"})
+    assert networks.on_windows(theirs) == ("kube-flannel-ds-windows",)
+    adds = "winlab adds the Windows half"
+    assert adds not in networks.finding(theirs, known.of(theirs)).says
+    assert (
+        adds in networks.finding(replace(theirs, daemon_sets={"kube-flannel-ds": "kube-system"}), known.of(seen)).says
+    )
+    assert not networks.is_in_agents(theirs)

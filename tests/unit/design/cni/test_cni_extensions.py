@@ -108,7 +108,7 @@ def test_ours_are_found_without_installed_metadata(monkeypatch: pytest.MonkeyPat
 def test_an_unanswered_question_is_part_of_the_observation() -> None:
     question = AllObjects("ippools.crd.projectcalico.org")
     calico = cni.get("calico-vxlan")
-    assert list(calico.questions({"calico-node": "calico-system"})) == [question]
+    assert question in calico.questions({"calico-node": "calico-system"})
     assert calico.questions({"cilium": "kube-system"}) == ()
     found = calico.recognize({"calico-node": "calico-system"}, {question: Unreadable("forbidden")})
     assert found is not None

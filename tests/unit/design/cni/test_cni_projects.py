@@ -3,11 +3,13 @@
 import json
 
 import pytest
+import yaml
 from cni_networks import ENDPOINT, LINUX, NODES, VERSIONS, WINDOWS, make
 
 from winlab.design import cni
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
 from winlab.design.cni import flannel
+from winlab.design.cni.model import Endpoint
 
 # --- Calico
 
@@ -114,3 +116,36 @@ def test_flannel_without_windows_and_its_artifacts():
         for container in entry["spec"]["template"]["spec"]["containers"]
     }
     assert named == used
+
+
+def test_the_windows_half_of_flannel_for_an_external_cluster():
+    network = make("flannel-vxlan", pod_cidr="10.42.0.0/16")
+    half = cni.get("flannel-vxlan").windows_half(network, Endpoint("192.0.2.10", 6443, "kubernetes.default.svc"))
+    objects = by_kind(half)
+    name = flannel.HALF_NAME
+    kinds = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "DaemonSet")
+    assert list(objects) == [(kind, name) for kind in kinds]
+    assert {row["metadata"].get("namespace", "") for row in half} == {"", "kube-system"}
+    files = objects["ConfigMap", name]["data"]
+    settings = json.loads(files["net-conf.json"])
+    assert settings["Network"] == "10.42.0.0/16"
+    assert settings["Backend"] == {"Type": "vxlan", "VNI": 4096, "Port": 4789}
+    pod = objects["DaemonSet", name]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert (pod["nodeSelector"], pod["serviceAccountName"]) == ({"kubernetes.io/os": "windows"}, name)
+    assert pod["volumes"] == [{"name": "flannel-cfg", "configMap": {"name": name}}]
+    assert "--kubeconfig-file=C:/etc/kube-flannel/kubeconfig" in container["args"]
+    assert {row["name"] for row in container["env"]} == {"NODE_NAME", "NODE_ADDRESS"}  # the kubeconfig has the address
+    (cluster,) = yaml.safe_load(files["kubeconfig"])["clusters"]
+    assert cluster["cluster"]["server"] == "https://192.0.2.10:6443"
+    assert cluster["cluster"]["tls-server-name"] == "kubernetes.default.svc"
+    (user,) = yaml.safe_load(files["kubeconfig"])["users"]
+    # with a drive, or client-go takes them for relative to the kubeconfig's folder
+    for path in (cluster["cluster"]["certificate-authority"], user["user"]["tokenFile"]):
+        assert path.startswith("C:/")
+
+
+def test_only_flannel_can_be_completed_by_winlab():
+    assert [name for name, profile in cni.profiles().items() if profile.has_half] == ["flannel-vxlan"]
+    for profile in cni.profiles().values():
+        assert bool(profile.windows_half(make(profile.name), ENDPOINT)) == profile.has_half

@@ -1,8 +1,10 @@
-"""k0s. Facts: k0sproject/k0s dff90ce, pkg/component/controller (csrapprover.go, konnectivity)."""
+"""k0s. Facts: k0sproject/k0s dff90ce, pkg/component/controller (csrapprover.go, konnectivity);
+a37629a static/manifests/calico/DaemonSet/calico-node-windows.yaml."""
 
 from __future__ import annotations
 
 from winlab.design.clusters.model import AdminFile, Facts, Finding, Kind, Seen
+from winlab.design.cni.model import Lack
 
 
 class K0s(Kind):
@@ -23,11 +25,22 @@ class K0s(Kind):
         port=6443,
         proxies=("linux", "windows"),
     )
-    needs = "a cluster made with 'spec.network.provider: calico' and at least one Linux worker"
+    needs = "a cluster made with 'spec.network.provider: calico', its mode vxlan, and at least one Linux worker"
 
     def recognizes(self, seen: Seen) -> bool:
         """By its version."""
         return "+k0s" in seen.version
+
+    def lacks(self, seen: Seen) -> tuple[Lack, ...]:
+        """Its controller adds both the DaemonSet and strictAffinity, but with VXLAN alone."""
+        if seen.profile is None or seen.profile == "calico-vxlan":
+            return ()
+        return (
+            Lack(
+                "k0s adds Calico for Windows only if its Calico has the mode vxlan.",
+                "Make the cluster again with 'spec.network.calico.mode: vxlan' in k0s.yaml.",
+            ),
+        )
 
     def findings(self, seen: Seen) -> list[Finding]:
         """Who reaches the kubelets, and what the controller adds by itself."""

@@ -33,7 +33,8 @@ class K3s(Kind):
     flannel_cure = (
         'On every server and agent write net-conf.json with {"Network": "10.42.0.0/16", "EnableIPv4": true, '
         '"EnableIPv6": false, "IPv6Network": "::/0", "Backend": {"Type": "vxlan", "VNI": 4096, '
-        "\"Port\": 4789}}, add 'flannel-conf: FILE' to its config.yaml, allow UDP 4789, and restart it."
+        "\"Port\": 4789}}, add 'flannel-conf: FILE' to its config.yaml, allow UDP 4789, run 'ip link delete "
+        "flannel.1', and restart it."
     )
     suffix = "+k3s"
     arguments = "k3s.io/node-args"  # the annotation with a server's flags, also those of its configuration file

@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from winlab.design.clusters.model import AdminFile, Facts, Finding, Kind, Seen
 
-STRICT = (
-    "microk8s kubectl patch ipamconfigs.crd.projectcalico.org default --type=merge "
-    '-p \'{"spec": {"strictAffinity": true}}\''
-)
-
 
 class Microk8s(Kind):
     """See :class:`winlab.design.clusters.model.Kind`."""
@@ -37,7 +32,7 @@ class Microk8s(Kind):
         return any("microk8s.io/cluster" in node.labels for node in seen.nodes)
 
     def findings(self, seen: Seen) -> list[Finding]:
-        """What its roles and its Calico lack for Windows."""
+        """What its roles lack."""
         found = []
         if seen.rbac:
             found.append(
@@ -47,15 +42,6 @@ class Microk8s(Kind):
                     "Its API server has no NodeRestriction: a worker's certificate can change other nodes, too.",
                     "Add NodeRestriction to --enable-admission-plugins in "
                     "/var/snap/microk8s/current/args/kube-apiserver, then 'snap restart microk8s'.",
-                )
-            )
-        if seen.profile is not None and "calico-node-windows" not in seen.daemon_sets:
-            found.append(
-                Finding(
-                    "pods on Windows",
-                    "change",
-                    "Its Calico has no DaemonSet for Windows, and gives addresses of one node's block to others.",
-                    f"{STRICT}; then apply a DaemonSet calico-node-windows with images of the version that it runs.",
                 )
             )
         return found

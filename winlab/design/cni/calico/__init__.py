@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from winlab.design.catalog.artifact import ContainerImage, Manifest, Program
+from winlab.design.cni.calico import existing
 from winlab.design.cni.model import (
     WINDOWS_PORT,
     WINDOWS_VNI,
@@ -38,7 +39,9 @@ LINUX_IMAGES = ("node", "cni", "typha", "kube-controllers")
 WINDOWS_IMAGES = ("node-windows", "cni-windows")
 OPERATOR_NAMESPACE = "tigera-operator"  # made by tigera-operator.yaml
 HNS_NETWORK = "Calico"  # with any encapsulation
-POOLS = AllObjects("ippools.crd.projectcalico.org")
+POOLS, FELIX, IPAM = (
+    AllObjects(f"{kind}.crd.projectcalico.org") for kind in ("ippools", "felixconfigurations", "ipamconfigs")
+)
 BLOCK_PREFIX = 26  # Calico's block size; with strictAffinity a block belongs to one node
 
 
@@ -53,7 +56,8 @@ class Calico(Profile):
     )
 
     proxy_mode = "iptables"  # Calico writes iptables rules, and kube-proxy's must coexist with them
-    daemon_sets = ("calico-node", "calico-node-windows")
+    windows_daemon_sets = (existing.DAEMON_SET,)
+    daemon_sets = ("calico-node", *windows_daemon_sets)
     pins = Path(__file__).with_name("pins.yaml")
 
     def programs(self, versions: Versions) -> list[Program]:  # noqa: ARG002
@@ -130,8 +134,8 @@ class Calico(Profile):
         return [Patch("ipamconfigs.crd.projectcalico.org", "default", {"spec": {"strictAffinity": True}})]
 
     def questions(self, daemon_sets: Mapping[str, str]) -> Sequence[Question]:
-        """The IP pools, which say how packets travel."""
-        return (POOLS,) if "calico-node" in daemon_sets else ()
+        """The IP pools and Felix's settings, which say how packets travel, and how addresses are given out."""
+        return (POOLS, FELIX, IPAM) if "calico-node" in daemon_sets else ()
 
     def recognize(self, daemon_sets: Mapping[str, str], answers: Mapping[Question, Answer]) -> Recognized | None:
         """Recognized by its DaemonSet, and by what the IP pools in use have in common."""
@@ -147,10 +151,13 @@ class Calico(Profile):
         if any(str(spec.get("ipipMode", "Never")) != "Never" for spec in specs):
             return Recognized(None, "Calico with IP-in-IP, which Windows does not have")
         modes = {str(spec.get("vxlanMode", "Never")) for spec in specs}
+        lacks = existing.lacks(daemon_sets, answers[IPAM])
         if modes == {"Always"}:
-            return Recognized(CalicoVxlan.name, "Calico with VXLAN")
+            if other := existing.other_vxlan(answers[FELIX]):
+                return Recognized(None, f"Calico with VXLAN, {other}")
+            return Recognized(CalicoVxlan.name, "Calico with VXLAN", lacks)
         if modes == {"Never"}:
-            return Recognized(CalicoBgp.name, "Calico with BGP")
+            return Recognized(CalicoBgp.name, "Calico with BGP", lacks)
         return Recognized(
             None, f"Calico with the VXLAN modes {', '.join(sorted(modes))}; Windows needs Always, or BGP alone"
         )

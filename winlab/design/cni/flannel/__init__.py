@@ -6,6 +6,10 @@ plug-ins. winlab knows that CIDR and writes the configuration itself, so that ne
 
 No Windows image of flannel is published any more (kubernetes-sigs/sig-windows-tools#385). flanneld.exe is, but is not a
 Windows service: a HostProcess pod of a tiny image runs it from the node's folder of CNI plug-ins.
+
+An external cluster whose flannel runs on Linux alone gets the same pod. The halves know each other only by their nodes'
+annotations. So the other one may also run in a distribution's own agents. The pod logs in by a kubeconfig (flannel's
+flag ``--kubeconfig-file``), because the API server's certificate may lack the address by which the lab reaches it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import yaml
 
 from winlab.design.catalog.artifact import ContainerImage, Program
 from winlab.design.cni import plugins
@@ -38,9 +44,14 @@ from winlab.design.system import LINUX, WINDOWS, System
 
 NAMESPACE = "kube-flannel"
 LABELS = {"k8s-app": "flannel"}
+HALF_NAMESPACE = "kube-system"  # where pods may be privileged, whatever the cluster's standards for other namespaces
+HALF_NAME = "winlab-flannel"
 CONFIG = "kube-flannel-cfg"
 HOST_PROCESS_IMAGE = "mcr.microsoft.com/oss/kubernetes/windows-host-process-containers-base-image:v1.0.0"
 FLANNELD_EXE = r"C:\opt\cni\bin\flanneld.exe"
+CONFIG_FOLDER = "/etc/kube-flannel/"
+# with a drive: kubeconfigs may have relative paths, and on Windows one without a drive is relative
+TOKEN_FOLDER = "C:/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a folder
 
 
 class FlannelVxlan(Profile):
@@ -57,8 +68,11 @@ class FlannelVxlan(Profile):
         "and its Windows half needs a real HNS and HostProcess containers."
     )
 
+    has_half = True
+    backend = ("vxlan", WINDOWS_VNI)
     # the last one comes from other flannel manifests, which a joined cluster may use
-    daemon_sets = ("kube-flannel-ds", "kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
+    windows_daemon_sets = ("kube-flannel-ds-windows", "kube-flannel-ds-windows-amd64")
+    daemon_sets = ("kube-flannel-ds", *windows_daemon_sets, HALF_NAME)
     pins = Path(__file__).with_name("pins.yaml")
 
     def programs(self, versions: Versions) -> list[Program]:
@@ -73,10 +87,25 @@ class FlannelVxlan(Profile):
         self, network: PodNetwork, nodes: Sequence[NodeNetwork], endpoint: Endpoint, versions: Versions
     ) -> list[Object]:
         """Namespace, rights, one configuration for both systems, and a DaemonSet for each system in the lab."""
-        objects = [*_account(), _configuration(network), _linux_daemon_set(endpoint, _image(versions))]
+        configuration = _config_map(CONFIG, NAMESPACE, {"net-conf.json": _settings(network)})
+        account = [_namespace(), *_account("flannel", NAMESPACE)]
+        objects = [*account, configuration, _linux_daemon_set(endpoint, _image(versions))]
         if has_hns(nodes):
             objects.append(_windows_daemon_set(endpoint))
         return objects
+
+    def windows_half(self, network: PodNetwork, endpoint: Endpoint) -> list[Object]:
+        """Rights, the configuration and a kubeconfig, and flanneld.exe in a HostProcess pod."""
+        files = {"net-conf.json": _settings(network), "kubeconfig": _kubeconfig(endpoint)}
+        container, pod = _windows_pod(endpoint)
+        container["args"].append(f"--kubeconfig-file=C:{CONFIG_FOLDER}kubeconfig")
+        pod["serviceAccountName"] = HALF_NAME
+        pod["volumes"] = [{"name": "flannel-cfg", "configMap": {"name": HALF_NAME}}]
+        return [
+            *_account(HALF_NAME, HALF_NAMESPACE),
+            _config_map(HALF_NAME, HALF_NAMESPACE, files),
+            _daemon_set(HALF_NAME, HALF_NAMESPACE, pod),
+        ]
 
     def linux_files(self, network: PodNetwork, node: NodeNetwork) -> dict[str, str]:
         """The conflist with the node's pod CIDR and room for VXLAN's headers."""
@@ -154,7 +183,12 @@ def _image(versions: Versions) -> str:
     return f"ghcr.io/flannel-io/flannel:{versions['flannel']}"
 
 
-def _account() -> list[Object]:
+def _namespace() -> Object:
+    labels = {**LABELS, "pod-security.kubernetes.io/enforce": "privileged"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
+
+
+def _account(name: str, namespace: str) -> list[Object]:
     rights = [
         {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
@@ -163,43 +197,56 @@ def _account() -> list[Object]:
     return [
         {
             "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {
-                "name": NAMESPACE,
-                "labels": {**LABELS, "pod-security.kubernetes.io/enforce": "privileged"},
-            },
-        },
-        {
-            "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": "flannel", "namespace": NAMESPACE, "labels": LABELS},
+            "metadata": {"name": name, "namespace": namespace, "labels": LABELS},
         },
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": "flannel", "labels": LABELS},
+            "metadata": {"name": name, "labels": LABELS},
             "rules": rights,
         },
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": "flannel", "labels": LABELS},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "flannel"},
-            "subjects": [{"kind": "ServiceAccount", "name": "flannel", "namespace": NAMESPACE}],
+            "metadata": {"name": name, "labels": LABELS},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
         },
     ]
 
 
-def _configuration(network: PodNetwork) -> Object:
+def _settings(network: PodNetwork) -> str:
     # flannel's own VNI and port on Linux are 1 and 8472: Windows can't do either
     backend = {"Type": "vxlan", "VNI": network.vni, "Port": network.port}
-    text = json.dumps({"Network": network.pod_cidr, "EnableNFTables": False, "Backend": backend}, indent=2)
+    return json.dumps({"Network": network.pod_cidr, "EnableNFTables": False, "Backend": backend}, indent=2) + "\n"
+
+
+def _config_map(name: str, namespace: str, files: Mapping[str, str]) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": CONFIG, "namespace": NAMESPACE, "labels": LABELS},
-        "data": {"net-conf.json": text + "\n"},
+        "metadata": {"name": name, "namespace": namespace, "labels": LABELS},
+        "data": dict(files),
     }
+
+
+def _kubeconfig(endpoint: Endpoint) -> str:
+    """A kubeconfig without secrets: it names the files of the pod's own account."""
+    cluster = {
+        "server": f"https://{endpoint.host}:{endpoint.port}",
+        "tls-server-name": endpoint.name,
+        "certificate-authority": f"{TOKEN_FOLDER}/ca.crt",
+    }
+    row = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "cluster", "cluster": cluster}],
+        "users": [{"name": "flannel", "user": {"tokenFile": f"{TOKEN_FOLDER}/token"}}],
+        "contexts": [{"name": "flannel", "context": {"cluster": "cluster", "user": "flannel"}}],
+        "current-context": "flannel",
+    }
+    return yaml.safe_dump(row, sort_keys=False)
 
 
 def _linux_daemon_set(endpoint: Endpoint, image: str) -> Object:
@@ -215,17 +262,22 @@ def _linux_daemon_set(endpoint: Endpoint, image: str) -> Object:
         {"name": "run", "hostPath": {"path": "/run/flannel"}},
         {"name": "xtables-lock", "hostPath": {"path": "/run/xtables.lock", "type": "FileOrCreate"}},
     ]
-    return _daemon_set("kube-flannel-ds", pod)
+    return _daemon_set("kube-flannel-ds", NAMESPACE, pod)
 
 
 def _windows_daemon_set(endpoint: Endpoint) -> Object:
+    _, pod = _windows_pod(endpoint)
+    return _daemon_set("kube-flannel-ds-windows", NAMESPACE, pod)
+
+
+def _windows_pod(endpoint: Endpoint) -> tuple[Object, Object]:
     container, pod = _pod(WINDOWS, endpoint, HOST_PROCESS_IMAGE)
     container["command"] = [FLANNELD_EXE]
     pod["securityContext"] = {
         "windowsOptions": {"hostProcess": True, "runAsUserName": "NT AUTHORITY\\SYSTEM"},
     }
     pod["os"] = {"name": "windows"}
-    return _daemon_set("kube-flannel-ds-windows", pod)
+    return container, pod
 
 
 def _pod(system: System, endpoint: Endpoint, image: str) -> tuple[Object, Object]:
@@ -237,12 +289,10 @@ def _pod(system: System, endpoint: Endpoint, image: str) -> tuple[Object, Object
         "env": [
             {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
             {"name": "NODE_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
-            # not by way of kube-proxy: on Windows it can't start before flanneld has made the HNS network
-            {"name": "KUBERNETES_SERVICE_HOST", "value": endpoint.host},
-            {"name": "KUBERNETES_SERVICE_PORT", "value": str(endpoint.port)},
+            *([] if endpoint.name else _address(endpoint)),
         ],
         "resources": {"requests": {"cpu": "100m", "memory": "50Mi"}},
-        "volumeMounts": [{"name": "flannel-cfg", "mountPath": "/etc/kube-flannel/"}],
+        "volumeMounts": [{"name": "flannel-cfg", "mountPath": CONFIG_FOLDER}],
     }
     pod: Object = {
         "nodeSelector": {"kubernetes.io/os": system.name},
@@ -256,12 +306,18 @@ def _pod(system: System, endpoint: Endpoint, image: str) -> tuple[Object, Object
     return container, pod
 
 
-def _daemon_set(name: str, pod: Object) -> Object:
+def _address(endpoint: Endpoint) -> list[Object]:
+    """Variables by which a pod reaches the API server without kube-proxy, which on Windows needs flanneld's network."""
+    values = {"KUBERNETES_SERVICE_HOST": endpoint.host, "KUBERNETES_SERVICE_PORT": str(endpoint.port)}
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _daemon_set(name: str, namespace: str, pod: Object) -> Object:
     labels = {**LABELS, "app": name}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": {
             "selector": {"matchLabels": {"app": name}},
             "template": {"metadata": {"labels": labels}, "spec": pod},
