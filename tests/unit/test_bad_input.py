@@ -137,7 +137,7 @@ def test_malformed_times(value: str) -> None:
 
 @pytest.mark.parametrize("said", ["", "[]", "1", "{", "[" * 3000, '"x"'])
 def test_an_api_server_that_sends_no_objects(said: str) -> None:
-    with pytest.raises(ClusterError, match="no object"):
+    with pytest.raises(ClusterError, match="not a Kubernetes object"):
         Says(said).get("node", "x")
     if said:
         with pytest.raises(ClusterError):

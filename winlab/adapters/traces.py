@@ -111,6 +111,9 @@ def _remove_volumes(
         top = volume
         while top in above and top.startswith(f"{lab}."):
             top = above[top]
-        owner = top if top.startswith(f"{lab}.") else top.partition(".")[0]  # a volume of the user, or LAB@SNAPSHOT
-        needed = "a machine has it" if top == volume else f"needed by '{owner}'"
+        needed = (
+            "a machine has it"
+            if top == volume
+            else f"needed by '{top if top.startswith(f'{lab}.') else volume_names.owner(top)}'"
+        )
         left("volume", volume, needed if volume_names.is_made(volume) else USERS)

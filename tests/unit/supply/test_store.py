@@ -328,11 +328,11 @@ def test_reading_makes_no_folder(tmp_path: Path) -> None:
 def test_a_key_does_not_lead_out_of_the_store(kept: Store[Item], key: str) -> None:
     """It may come from another user's file."""
     for act in (kept.lookup, kept.remove, lambda key: make(kept, key), lambda key: kept.unfinished(key, "x")):
-        with pytest.raises(UsageError, match="no key"):
+        with pytest.raises(UsageError, match="not a key"):
             act(key)
-    with pytest.raises(UsageError, match="no key"), kept.locked(key, Quiet(), "x"):
+    with pytest.raises(UsageError, match="not a key"), kept.locked(key, Quiet(), "x"):
         pass
-    with pytest.raises(UsageError, match="no key"), kept.workspace(key):
+    with pytest.raises(UsageError, match="not a key"), kept.workspace(key):
         pass
 
 

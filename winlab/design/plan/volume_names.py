@@ -46,6 +46,11 @@ def is_made(name: str) -> bool:
     return lab_of(name) is not None
 
 
+def owner(name: str) -> str:
+    """Whose a volume is: a lab, or LAB@SNAPSHOT; of another volume, its own name."""
+    return name.partition(".")[0] if is_made(name) or snapshot_of(name) else name
+
+
 def generation(name: str) -> int:
     """Which generation of a machine's disk or store a volume is, from 1 on; 0 if it is neither."""
     match = _disk(name)

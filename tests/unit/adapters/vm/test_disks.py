@@ -170,7 +170,7 @@ def test_a_disk_under_another_lab_s_stays_and_the_lab_is_made_again_beside_it(ho
     host.pool.add(SECOND, DISK)
     host.pool.add(COPIED, DISK)
     host.define(SECOND).create()
-    assert host.destroy("lab") == ([SECOND], [f"{DISK}: '{COPIED}' is based on it"])
+    assert host.destroy("lab") == ([SECOND], [f"{DISK}: needed by 'lab2'"])
     assert host.destroy("lab")[0] == []
     run = runs.run(PLAN, conn=host.conn, pool=host.pool)
     step = runs.titled(machines.steps(run, NODE), f"disk {NODE.name}")
@@ -218,7 +218,7 @@ def test_a_user_s_overlay_keeps_its_base(host: Host) -> None:
     """N5: a user's copy must never break."""
     host.pool.add(DISK, BASE)
     host.pool.add(USERS, DISK)
-    assert host.destroy("lab") == ([], [f"{DISK}: '{USERS}' is based on it"])
+    assert host.destroy("lab") == ([], [f"{DISK}: needed by '{USERS}'"])
     host.pool.delete(USERS)
     assert host.destroy("lab") == ([DISK], [])
 

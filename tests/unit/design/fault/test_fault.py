@@ -70,7 +70,7 @@ def test_a_pair_is_the_same_from_both_ends() -> None:
         ("loss", ["a"], {"percent": float("nan")}, "percent"),
         ("delay", ["a"], {"ms": 10, "jitter": 11}, "vary"),
         ("bandwidth", ["a"], {"mbit": 0}, "mbit"),
-        ("clock", ["a"], {"skew": "0h"}, "no fault"),
+        ("clock", ["a"], {"skew": "0h"}, "not a fault"),
         ("clock", ["a"], {"skew": "noon"}, "+2h"),
         ("clock", ["a"], {"skew": "99999d"}, "skew"),
         ("disk", ["a"], {"free": "50 apples"}, "50MiB"),

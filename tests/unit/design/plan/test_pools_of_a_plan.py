@@ -101,7 +101,7 @@ def test_the_version_rule_holds_for_every_pool() -> None:
         make("kubernetes.version=1.36")
     assert make("kubernetes.version=1.36", "workers.win19.os=windows-2022").cluster.versions.name == "1.36"
     for release, others in (("2019", ()), ("2025", ("workers.win19.os=windows-2022",))):
-        with pytest.raises(UsageError, match=f"Windows Server {release} and the CNI profile flannel-vxlan do not go"):
+        with pytest.raises(UsageError, match=f"Windows Server {release} and the CNI profile flannel-vxlan don.t work"):
             make("network.cni=flannel-vxlan", *others)
 
 
