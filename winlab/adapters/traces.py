@@ -111,9 +111,6 @@ def _remove_volumes(
         top = volume
         while top in above and top.startswith(f"{lab}."):
             top = above[top]
-        needed = (
-            "a machine has it"
-            if top == volume
-            else f"needed by '{top if top.startswith(f'{lab}.') else volume_names.owner(top)}'"
-        )
+        owner = top if top.startswith(f"{lab}.") else volume_names.owner(top)
+        needed = "a machine has it" if top == volume else f"needed by '{owner}'"
         left("volume", volume, needed if volume_names.is_made(volume) else USERS)
