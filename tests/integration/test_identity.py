@@ -124,6 +124,17 @@ def test_the_cas_are_those_of_servers_and_clients(cluster: Flagged, admin: Kubec
     assert (found.server.strip() == found.clients.strip()) != cluster.flags.apart
 
 
+def test_labels_arrive_as_they_are(admin: Kubectl) -> None:
+    """In YAML these would be a boolean and a number for kubectl."""
+    labels = {"winlab.internal/a": "y", "winlab.internal/b": "1e3"}
+    metadata = {"name": "labels", "namespace": "default", "labels": labels}
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    admin.apply([made])
+    assert admin.same([made])
+    assert admin.get("configmap", "labels", "--namespace=default")["metadata"]["labels"] == labels
+    admin.delete([made])
+
+
 def test_the_certificate_is_the_node_s(cluster: Flagged, node: Kubectl) -> None:
     assert node.get("node", NODE)["metadata"]["name"] == NODE
     who = json.loads(node.run("auth", "whoami", "--output=json"))["status"]["userInfo"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
-
-import yaml
 
 from winlab import documents, run
 from winlab.adapters.kube import kubeconfig as kubeconfigs
@@ -134,14 +133,14 @@ class Kubectl:
         :raises ClusterError: the API server refuses an object.
         """
         if objects:
-            text = yaml.safe_dump_all(objects, sort_keys=False)
+            text = _documents(objects)
             self.run(
                 "apply", "--server-side", "--force-conflicts", "--field-manager=winlab", "--filename=-", stdin=text
             )
 
     def same(self, objects: Sequence[dict[str, Any]]) -> bool:
         """Whether the API server has exactly these objects; also False if it can't be found out."""
-        text = yaml.safe_dump_all(objects, sort_keys=False)
+        text = _documents(objects)
         try:
             self.run("diff", "--server-side", "--force-conflicts", "--field-manager=winlab", "--filename=-", stdin=text)
         except ClusterError:
@@ -155,7 +154,7 @@ class Kubectl:
         """
         for item in reversed(objects):
             try:
-                self.run("delete", "--ignore-not-found", "--filename=-", stdin=yaml.safe_dump(item), limit=DELETION)
+                self.run("delete", "--ignore-not-found", "--filename=-", stdin=_documents([item]), limit=DELETION)
             except ClusterError as error:
                 if "no matches for kind" not in error.why:  # its definition was among the objects, and is gone
                     raise
@@ -165,7 +164,7 @@ class Kubectl:
 
         :raises ClusterError: it does not answer, or no longer knows one of their kinds.
         """
-        text = yaml.safe_dump_all(objects, sort_keys=False)
+        text = _documents(objects)
         return bool(self.run("get", "--ignore-not-found", "--output=name", "--filename=-", stdin=text).strip())
 
     def answers(self) -> bool:
@@ -182,6 +181,11 @@ class Kubectl:
         except ClusterError as error:
             return frozenset(line for line in error.why.splitlines() if line.startswith(("[+]", "[-]")))
         return None
+
+
+def _documents(objects: Sequence[dict[str, Any]]) -> str:
+    """Objects for kubectl, in JSON: it would read an unquoted label ``y`` or ``1e3`` of YAML as something else."""
+    return "".join(f"---\n{json.dumps(item)}\n" for item in objects)
 
 
 def _read(text: str, words: Sequence[str]) -> dict[str, Any]:
