@@ -164,8 +164,18 @@ class Kubectl:
 
         :raises ClusterError: it does not answer, or no longer knows one of their kinds.
         """
-        text = _documents(objects)
-        return bool(self.run("get", "--ignore-not-found", "--output=name", "--filename=-", stdin=text).strip())
+        return len(self.missing(objects)) < len(objects)
+
+    def missing(self, objects: Sequence[dict[str, Any]]) -> list[str]:
+        """Those of the objects that the API server does not have, such as ``daemonset.apps/kube-flannel-ds``.
+
+        :raises ClusterError: it does not answer, or no longer knows one of their kinds.
+        """
+        if not objects:
+            return []
+        words = ("get", "--ignore-not-found", "--output=name", "--filename=-")
+        there = self.run(*words, stdin=_documents(objects)).split()
+        return [name for name in map(_name, objects) if name not in there]
 
     def answers(self) -> bool:
         """Whether the API server is ready."""
@@ -186,6 +196,12 @@ class Kubectl:
 def _documents(objects: Sequence[dict[str, Any]]) -> str:
     """Objects for kubectl, in JSON: it would read an unquoted label ``y`` or ``1e3`` of YAML as something else."""
     return "".join(f"---\n{json.dumps(item)}\n" for item in objects)
+
+
+def _name(item: dict[str, Any]) -> str:
+    """An object's name as kubectl prints it."""
+    group = item["apiVersion"].rpartition("/")[0]
+    return f"{item['kind'].lower()}{group and f'.{group}'}/{item['metadata']['name']}"
 
 
 def _read(text: str, words: Sequence[str]) -> dict[str, Any]:

@@ -9,13 +9,14 @@ from typing import Any
 from winlab.adapters.kube import diagnose, identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.plan.model import NodePlan
+from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.errors import NotFoundError, WinlabError
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject, Tier
 from winlab.steps import names as dns_names
 from winlab.steps import pod_network, systems
-from winlab.steps.states import API, CNI, MEMBER, NAMES, PROXY, READY, ROUTES
+from winlab.steps.states import API, CNI, MEMBER, NAMES, OBJECTS, PROXY, READY, ROUTES
 
 CONNECT = (CNI, PROXY, READY)  # a node that is a member
 
@@ -96,6 +97,19 @@ def _identify(run: Run, node: NodePlan, proxy: bool, progress: Progress) -> None
     identity.allow_renewal(Kubectl.of(run.folder), node.name)
     if proxy and node.system.hns:
         systems.of(run, node).start("kube-proxy", progress)
+
+
+def objects(subject: Subject, _progress: Progress) -> Iterator[Finding]:
+    """What winlab gave the cluster for its nodes and their pods' network: only whether it is there."""
+    if not subject.cluster:
+        return
+    try:
+        gone = Kubectl.of(subject.run.folder).missing(nodes.objects(subject.run.plan))
+    except WinlabError:
+        return  # members says that the API server does not answer
+    if gone:
+        drift = Drift("cluster", "", "objects", "there", f"gone: {', '.join(gone)}", "made again", mendable=True)
+        yield Finding(drift, lab_steps=(OBJECTS,), tier=Tier.CLUSTER)
 
 
 def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:

@@ -30,6 +30,7 @@ EVERY: tuple[tuple[Area, Inspection], ...] = (
     ("node", clocks.clocks),
     ("cluster", cluster.members),
     ("cluster", cluster.identities),
+    ("cluster", cluster.objects),
     ("cluster", cluster.routes),
     ("cluster", cluster.names),
 )

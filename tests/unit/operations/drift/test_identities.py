@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.operations.drift import cluster
 from winlab.operations.drift.model import Finding, Subject
-from winlab.steps.states import READY
+from winlab.steps.states import OBJECTS, READY
 
 CLUSTER = ForeignCluster(
     server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
@@ -41,11 +42,14 @@ def there(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def findings(*changes: str, external: bool = True) -> list[Finding]:
+def subject(*changes: str, external: bool = True) -> Any:
     wanted = spec.load("1-1-1", changes)
     made = plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), CLUSTER if external else None)
-    subject: Any = Subject(runs.run(made), made.nodes, True, False)
-    return list(cluster.identities(subject, Quiet()))
+    return Subject(runs.run(made), made.nodes, True, False)
+
+
+def findings(*changes: str, external: bool = True) -> list[Finding]:
+    return list(cluster.identities(subject(*changes, external=external), Quiet()))
 
 
 def test_nothing_is_missing(there: SimpleNamespace) -> None:
@@ -77,6 +81,17 @@ def test_a_renewed_serving_certificate_is_approved(there: SimpleNamespace) -> No
     there.waiting = ["csr-7"]
     (found,) = findings("workers.os=windows-2022")
     assert (found.drift.what, found.steps) == ("serving certificate", (READY,))
+
+
+def test_objects_that_are_gone_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an external cluster, too: its flannel has winlab's half for Windows."""
+    said = ""
+    monkeypatch.setattr(Kubectl, "of", classmethod(lambda *_: Kubectl(Path("kubectl"), Path("config"))))
+    monkeypatch.setattr(Kubectl, "run", lambda *_args, **_how: said)
+    (found,) = list(cluster.objects(subject("workers.os=windows-2022"), Quiet()))
+    assert (found.drift.actual, found.lab_steps) == ("gone: runtimeclass.node.k8s.io/windows-2022", (OBJECTS,))
+    said = "runtimeclass.node.k8s.io/windows-2022\n"
+    assert list(cluster.objects(subject("workers.os=windows-2022"), Quiet())) == []
 
 
 def test_a_cluster_that_does_not_answer_is_another_inspection_s_matter(
