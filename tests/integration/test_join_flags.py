@@ -1,4 +1,4 @@
-"""A worker joins control planes with the flags of k3s and of MicroK8s, and their API servers reach its kubelet."""
+"""A worker joins control planes with the flags of k3s, and of MicroK8s with and without roles, and their API servers reach its kubelet."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from winlab.host.facts import read_facts
 pytestmark = pytest.mark.slow  # another cluster and another clone for each: ten minutes on two cores
 
 
-# winlab refuses l3 without shares of the pods' network, and names these flags as the cure
-MICROK8S = replace(flagged.MICROK8S, allocates=True)
-LABELS = {flagged.K3S.name: {"node.kubernetes.io/instance-type": "k3s"}, MICROK8S.name: {"microk8s.io/cluster": "true"}}
+# of MicroK8s with shares of the pods' network: without them winlab refuses l3, and names the flags as the cure
+ALL = (flagged.K3S, *(replace(flags, allocates=True) for flags in (flagged.MICROK8S, flagged.BARE)))
+LABELS = {flagged.K3S.name: {"node.kubernetes.io/instance-type": "k3s"}}
+OTHERS = {"microk8s.io/cluster": "true"}
 SERVER = "server-1"
 
 
@@ -31,14 +32,14 @@ class Served(Flagged):
 
     def start(self) -> None:
         super().start()
-        metadata = {"name": SERVER, "labels": LABELS[self.flags.name]}
+        metadata = {"name": SERVER, "labels": LABELS.get(self.flags.name, OTHERS)}
         path = self.folder / "server.yaml"
         path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Node", "metadata": metadata}))
         self.kubectl("create", f"--filename={path}")
         self.kubectl("wait", "--for=jsonpath={.spec.podCIDR}", f"node/{SERVER}", "--timeout=110s")
 
 
-@pytest.fixture(scope="module", params=[flagged.K3S, MICROK8S], ids=lambda flags: flags.name)
+@pytest.fixture(scope="module", params=ALL, ids=lambda flags: flags.name)
 def joined(
     request: pytest.FixtureRequest,
     host: None,
