@@ -1,4 +1,7 @@
-"""A worker joins control planes with the flags of k3s, and of MicroK8s with and without roles, and their API servers reach its kubelet."""
+"""A worker joins control planes with the flags of k3s, and of MicroK8s with and without roles.
+
+Their API servers verify its kubelet.
+"""
 
 from __future__ import annotations
 
