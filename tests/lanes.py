@@ -4,7 +4,7 @@ labs      the golden image, a lab that joins an external cluster, then the share
 hosts     several hosts (tests/hosts). winlab gives a host seconds to answer, so they need their share of the CPUs
 machines  other machines, and what needs a host that is set up
 quiet     style, types, unit tests, fuzzing
-late      PowerShell, tests without guests: after "quiet", and with what the shared labs leave of the CPUs
+late      tests without guests, PowerShell: after "quiet", and with what the shared labs leave of the CPUs
 
 The shared labs are made when "hosts", "machines" and "quiet" have ended (the fixture ``labs`` waits for that). An
 emulated cluster takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it
@@ -118,16 +118,16 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
 
     unhurried = f"TIMEOUT={LIMIT}"
     quiet = Lane("quiet", 10, *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")))
-    late = (
-        [*make, "test-powershell", unhurried],
+    late = (  # PowerShell last: it would keep both CPUs busy while the shared labs are made
         integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
+        [*make, "test-powershell", unhurried],
     )
     return [
         Lane("labs", 0, integration("labs", *kept)),
         Lane("hosts", 0, integration("hosts")),
         Lane("machines", 5, integration("machines")),
         quiet,
-        Lane("late", 15, *late, after=quiet),
+        Lane("late", 19, *late, after=quiet),
     ]
 
 
