@@ -33,6 +33,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.signing import Requested
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
+from winlab.design.cni.model import SERVER_NAME
 from winlab.design.distribution.external import files
 from winlab.design.distribution.model import ClusterSettings, Member
 from winlab.design.plan.existing import ForeignCluster
@@ -175,7 +176,7 @@ def test_the_serving_certificate_is_approved_for_the_planned_address(admin: Kube
 def test_kube_proxy_reads_services_and_no_secrets(cluster: Flagged, admin: Kubectl, node: Kubectl) -> None:
     token = identity.proxy_token(admin, NODE, "8760h")
     ca = identity.authorities(admin).server
-    text = authority.kubeconfig(ca, f"127.0.0.1:{cluster.port}", "kube-proxy", {"token": token}, authority.SERVER_NAME)
+    text = authority.kubeconfig(ca, f"127.0.0.1:{cluster.port}", "kube-proxy", {"token": token}, SERVER_NAME)
     proxy = Kubectl(cluster.kubectl_program, cluster.kubeconfig_of(text, "proxy"))
     for kind in ("services", "endpointslices", "nodes"):
         assert "items" in proxy.get(kind, *(["--all-namespaces"] * (kind != "nodes")))
