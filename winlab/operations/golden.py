@@ -85,15 +85,15 @@ def check_evaluation(plan: Plan, tell: Listener) -> None:
         if made is None or made.days_left is None:
             continue
         key = made.image.key[: library.SHORT]
-        anew = f"Run 'winlab image rm {key}' and then the same command again: it makes a new image."
+        again = f"Run 'winlab image rm {key}' and then the same command again: it makes a new image."
         if made.days_left < 0:
             raise UsageError(
                 f"The evaluation of Windows in the golden image {key} has expired.",
                 why=f"It expired at {made.facts['evaluation_ends']}, and its clones expired with it.",
-                cure=anew,
+                cure=again,
             )
         if made.days_left < SOON:
-            text = f"The evaluation of Windows in the golden image {key} expires in {made.days_left} days. {anew}"
+            text = f"The evaluation of Windows in the golden image {key} expires in {made.days_left} days. {again}"
             tell(Note(lab=plan.lab, text=text))
 
 

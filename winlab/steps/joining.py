@@ -61,7 +61,7 @@ def given_kubeconfig(run: Run, admin: str) -> Step:
             raise NotFoundError(
                 f"The kubeconfig of the cluster that the lab '{run.lab}' joined is lost.",
                 why=f"'{run.folder.kubeconfig}' does not exist.",
-                cure="Run 'winlab join' again, as before: it writes it anew.",
+                cure="Run 'winlab join' again, as before: that writes it again.",
             )
         run.folder.write(run.folder.kubeconfig, admin)
         progress.say(f"asking the API server at {run.plan.cluster.external}")
