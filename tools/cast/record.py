@@ -21,6 +21,7 @@ CLEAR = "\x1b[H\x1b[2J"
 LETTER = 0.04  # seconds between two typed letters
 PAUSE = 2.0  # seconds to read what a command printed
 LONGEST = 1.0  # seconds without output; what takes longer is shortened to that
+COMMAND = 8.0  # seconds that a command's output may take; what takes longer is played faster
 
 
 @dataclass
@@ -37,6 +38,13 @@ class Cast:
         self.end = round(self.end + min(after, LONGEST), 3)
         if text:
             self.events.append((self.end, text))
+
+    def play(self, parts: Sequence[tuple[float, str]], within: float = COMMAND) -> None:
+        """Add the output of one command, each part with the seconds since the last; all *within* that many seconds."""
+        gaps = [min(after, LONGEST) for after, _ in parts]
+        faster = max(1.0, sum(gaps) / within)
+        for gap, (_, text) in zip(gaps, parts, strict=True):
+            self.add(text, gap / faster)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -87,11 +95,13 @@ def _run(command: str, cast: Cast) -> int:
     with subprocess.Popen(words, stdin=its, stdout=its, stderr=its, env=env) as process:
         os.close(its)
         before = time.monotonic()
+        parts = []
         for text in _output(ours):
             now = time.monotonic()
-            cast.add(text, now - before)
+            parts.append((now - before, text))
             before = now
     os.close(ours)
+    cast.play(parts)
     return process.returncode
 
 

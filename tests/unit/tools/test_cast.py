@@ -19,6 +19,14 @@ def test_long_waits_are_shortened() -> None:
     assert cast.events == [(LONGEST, "a"), (LONGEST + 0.1, "b")]
 
 
+def test_a_long_command_is_played_faster() -> None:
+    cast = Cast()
+    cast.play([(0.5, "a"), (0.5, "b")], within=2)
+    assert cast.events == [(0.5, "a"), (1.0, "b")]
+    cast.play([(500, "c"), (1, "d"), (2, "e")], within=0.3)
+    assert cast.events[2:] == [(1.1, "c"), (1.2, "d"), (1.3, "e")]
+
+
 def test_a_file_of_a_recording_is_read_as_it_was_written() -> None:
     cast = Cast(20, 3)
     cast.add("one\r\n", 0.5)
