@@ -147,8 +147,23 @@ def read_iso(path: Path) -> dict[str, bytes]:
     return found
 
 
+def allowed(*refused: int) -> Callable[[str], str]:
+    """The answer to access reviews; those at the places *refused* are denied."""
+
+    def answer(reviews: str) -> str:
+        said = ["true"] * reviews.count("SelfSubjectAccessReview")
+        for place in refused:
+            said[place] = "false"
+        return " ".join(said)
+
+    return answer
+
+
 class Api(Kubectl):
-    """An API server: what kubectl prints, by the beginning of its words. A list is answered one by one."""
+    """An API server: what kubectl prints, by the beginning of its words.
+
+    A list is answered one by one; a function gets what kubectl read from its input.
+    """
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         super().__init__(Path("/kubectl"), Path("/kubeconfig"))
@@ -162,6 +177,8 @@ class Api(Kubectl):
             if line.startswith(key):
                 if isinstance(value, list):
                     value = value.pop(0) if len(value) > 1 else value[0]
+                if callable(value):
+                    value = value(stdin or "")
                 if isinstance(value, Exception):
                     raise value
                 return value if isinstance(value, str) else json.dumps(value)

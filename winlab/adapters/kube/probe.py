@@ -13,6 +13,7 @@ import yaml
 
 from winlab.adapters.kube import identity, reading
 from winlab.adapters.kube.kubectl import Kubectl, understood
+from winlab.design import cni
 from winlab.design.clusters.model import Seen, SeenNode
 from winlab.design.cni.model import ConfigMapEntry
 from winlab.errors import ClusterError
@@ -21,6 +22,7 @@ MOST = 1 << 12  # characters of a label or annotation that are kept
 SYSTEM_LABEL = "kubernetes.io/os"
 KUBEADM = ConfigMapEntry("kube-system", "kubeadm-config", "ClusterConfiguration")
 CSR, SIGNER = "certificatesigningrequests", "signers"
+Right = tuple[str, str, str, str, str, str, str]
 # verb, group, resource, subresource, namespace, name; and what that is for
 RIGHTS = (
     ("create", "certificates.k8s.io", CSR, "", "", "", "ask for certificates"),
@@ -31,6 +33,11 @@ RIGHTS = (
     ("create", "", "serviceaccounts", "token", identity.SYSTEM, "", "create a token for it"),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", "", "", "", "bind roles"),
     ("delete", "", "nodes", "", "", "", "delete nodes"),
+)
+RIGHTS_FOR_HALF = (
+    ("create", "", "configmaps", "", identity.SYSTEM, "", f"create ConfigMaps in {identity.SYSTEM}"),
+    ("create", "apps", "daemonsets", "", identity.SYSTEM, "", f"create DaemonSets in {identity.SYSTEM}"),
+    ("create", "rbac.authorization.k8s.io", "clusterroles", "", "", "", "create ClusterRoles"),
 )
 
 
@@ -53,7 +60,7 @@ def look(kubectl: Kubectl) -> Seen:
             profile=network.profile,
             network=network.note,
             lacks=network.lacks,
-            lacking=_lacking(kubectl),
+            lacking=_lacking(kubectl, (*RIGHTS, *(RIGHTS_FOR_HALF if _has_half(network.profile) else ()))),
             endpoints=_endpoints(kubectl),
         )
 
@@ -87,16 +94,20 @@ def _is_eager(row: dict[str, Any]) -> bool:
     return everything and SYSTEM_LABEL not in str(spec.get("nodeSelector")) + str(spec.get("affinity"))
 
 
-def _lacking(kubectl: Kubectl) -> tuple[str, ...]:
+def _has_half(profile: str | None) -> bool:
+    return profile is not None and cni.get(profile).has_half
+
+
+def _lacking(kubectl: Kubectl, rights: Sequence[Right]) -> tuple[str, ...]:
     """What these credentials may not do, of what a join needs."""
-    reviews = [_review(*right[:-1]) for right in RIGHTS]
+    reviews = [_review(*right[:-1]) for right in rights]
     answer = kubectl.run(
         "create", "--filename=-", "--output=jsonpath={.status.allowed} ", stdin=yaml.safe_dump_all(reviews)
     )
     allowed = answer.split()
-    if len(allowed) != len(RIGHTS):
+    if len(allowed) != len(rights):
         raise ClusterError("The cluster does not say what these credentials may do.", why=answer[:500])
-    return tuple(right[-1] for right, said in zip(RIGHTS, allowed, strict=True) if said != "true")
+    return tuple(right[-1] for right, said in zip(rights, allowed, strict=True) if said != "true")
 
 
 def _review(verb: str, group: str, resource: str, subresource: str, namespace: str, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from certificates import CA
-from lab_fakes import Api
+from lab_fakes import Api, allowed
 
 from winlab.adapters.kube import existing, probe, tokens
 from winlab.design.plan.existing import ForeignCluster, LocalBridge
@@ -20,7 +20,6 @@ GROUP = "system:bootstrappers:kubeadm:default-node-token"
 PIN = "sha256:b1930b1a81cfd32c6c3fc1dc9f28285a314ad8875f645140a6755a396b7d485d"
 KUBEADM = {"networking": {"podSubnet": "fd00::/64,10.244.0.0/16", "serviceSubnet": "10.96.0.0/12"}}
 KUBELET = {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
-RIGHTS = "true " * len(probe.RIGHTS)
 FLANNEL = {"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}}
 
 
@@ -44,7 +43,7 @@ def api(**changes: Any) -> Api:
         "get configmap kube-root-ca.crt": {"metadata": {"name": "x"}, "data": {"ca.crt": CA}},
         "get configmap extension-apiserver-authentication": {"metadata": {"name": "x"}, "data": {"client-ca-file": CA}},
         "get endpointslices": {"items": []},
-        "create --filename": RIGHTS,
+        "create --filename": allowed(),
         "get configmap cluster-info": info(),
         "get configmap kubeadm-config": config_map("ClusterConfiguration", KUBEADM),
         "get configmap kubelet-config": config_map("kubelet", KUBELET),
@@ -247,7 +246,7 @@ def test_a_server_that_is_not_a_url(server: str) -> None:
         ({"version": ClusterError("kubectl failed", why="refused")}, ClusterError, "refused"),
         ({"version": {}}, ClusterError, "does not report its version"),
         ({"version": {"serverVersion": {"gitVersion": "v2"}}}, ClusterError, "can't parse"),
-        ({"create --filename": RIGHTS.replace("true", "false", 1)}, ClusterError, "may not ask for certificates"),
+        ({"create --filename": allowed(0)}, ClusterError, "may not ask for certificates"),
     ],
 )
 def test_unreadable_answers(changes: dict[str, Any], error: type[Exception], says: str) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from lab_fakes import Api
+from lab_fakes import Api, allowed
 
 from winlab.adapters.kube import probe
 from winlab.design.clusters.model import SeenNode
@@ -34,7 +35,7 @@ def api(**changes: Any) -> Api:
         "get daemonsets": {"items": [daemon_set("agent", tolerations=EVERYTHING), daemon_set("other")]},
         "get nodes": {"items": [NODE]},
         "get endpointslices": {"items": slices},
-        "create": "true " * len(probe.RIGHTS),
+        "create": allowed(),
     }
     return Api({**answers, **{key.replace("_", " "): value for key, value in changes.items()}})
 
@@ -69,11 +70,21 @@ def test_daemon_sets_that_windows_nodes_would_get(spec: dict[str, Any], eager: b
 
 
 def test_what_the_credentials_lack() -> None:
-    answer = ["true"] * len(probe.RIGHTS)
-    answer[1] = answer[-1] = "false"
-    assert probe.look(api(create=" ".join(answer))).lacking == ("approve certificates", "delete nodes")
+    assert probe.look(api(create=allowed(1, -1))).lacking == ("approve certificates", "delete nodes")
     with pytest.raises(ClusterError, match="does not say"):
         probe.look(api(create="true"))
+
+
+def test_a_network_whose_windows_half_winlab_adds_needs_more_rights() -> None:
+    settings = json.dumps({"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan", "VNI": 4096, "Port": 4789}})
+    found = probe.look(
+        api(
+            get_daemonsets={"items": [daemon_set("kube-flannel-ds")]},
+            **{"get configmap kubeadm-config": "", "get configmap": json.dumps({"data": {"net-conf.json": settings}})},
+            create=allowed(-2),
+        )
+    )
+    assert found.lacking == ("create DaemonSets in kube-system",)
 
 
 @pytest.mark.parametrize(
