@@ -178,12 +178,24 @@ def test_a_machine_beside_the_cluster_gets_it_at_its_first_boot() -> None:
     assert isinstance(controller, LinuxNode)
     user = yaml.safe_load(cloud_init.seed_files(plan, beside, made)["user-data"])
     expected = proxy.login_files(plan, beside)
-    assert {row["path"]: (row["content"], row["permissions"]) for row in user["write_files"]} == {
+    banner, *files = user["write_files"]
+    assert {row["path"]: (row["content"], row["permissions"]) for row in files} == {
         path: (file.content, file.mode) for path, file in expected.items()
     }
     assert user["runcmd"][:-1] == [["chown", "root:winlab", path] for path in expected]
     assert "phase=ready" in user["runcmd"][-1][2]
-    assert "write_files" not in yaml.safe_load(cloud_init.seed_files(plan, controller, made)["user-data"])
+    assert yaml.safe_load(cloud_init.seed_files(plan, controller, made)["user-data"])["write_files"] == [banner]
+
+
+def test_a_console_says_how_to_log_in() -> None:
+    plan = make()
+    controller = plan.node("controller-1")
+    assert isinstance(controller, LinuxNode)
+    (banner,) = yaml.safe_load(cloud_init.seed_files(plan, controller, credentials.masked(plan))["user-data"])[
+        "write_files"
+    ]
+    assert banner["path"] == "/etc/issue.d/winlab.issue"
+    assert banner["content"].startswith(r"\n has the address \4. Log in with 'winlab ssh \n'")
 
 
 def test_what_is_shown_has_no_password() -> None:
