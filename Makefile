@@ -37,6 +37,8 @@ LIVES ?= all
 # names of measurements and flags, such as --cold; none: all that need no flag
 BENCH ?=
 BENCH_SPEC ?= --spec 1-1-1 --rehearse
+# which tests of 'make test-powershell', such as "not slow"; none: all
+MARKS ?=
 # seconds until a test counts as hanging
 TIMEOUT ?= 600
 BENCH_COMMAND = env PYTHONPATH=tools $(BIN)/python -m bench --spec='$(BENCH_SPEC)' $(BENCH)
@@ -82,7 +84,7 @@ test-unit: $(VENV)/.installed
 	$(BIN)/pytest -n auto --timeout "$(TIMEOUT)" tests/unit standin/tests
 
 test-powershell: $(VENV)/.installed
-	$(BIN)/pytest -n auto --dist loadfile --timeout "$(TIMEOUT)" tests/powershell
+	$(BIN)/pytest -n auto --dist loadfile --timeout "$(TIMEOUT)" -m "$(MARKS)" tests/powershell
 
 mutants: $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/powershell/mutants.py --count "$(COUNT)" --seed "$(SEED)" --only "$(ONLY)" \

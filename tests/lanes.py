@@ -120,7 +120,8 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
     quiet = Lane("quiet", 10, *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")))
     late = (
         integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
-        ["nice", "-n", "9", *make, "test-powershell", unhurried],  # it keeps both CPUs busy, beside the shared labs
+        # it keeps both CPUs busy, beside the shared labs
+        ["nice", "-n", "9", *make, "test-powershell", unhurried, f"MARKS={'' if options.all else 'not slow'}"],
     )
     return [
         Lane("labs", 0, integration("labs", *kept)),

@@ -66,21 +66,14 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test with its lane (tests/lanes.py), and put them in order.
-
-    First the machines that Setup refuses. libvirt gives them as much of the CPUs as the labs, whatever the lane: that
-    does not hurt the golden image, which is made meanwhile, but it would the clusters. The labs' own tests come last.
-    """
+    """Mark each test with its lane (tests/lanes.py), and put them in order: those of the shared labs come last."""
     if config.getoption("--keep-labs"):
         items[:] = [item for item in items if not item.get_closest_marker("ends_labs")]
 
     def place(item: pytest.Item) -> int:
         if item.get_closest_marker("ends_labs"):
-            return 3
-        for number, fixture in ((2, "labs"), (0, "refused")):
-            if fixture in item.fixturenames:  # type: ignore[attr-defined]
-                return number
-        return 1
+            return 2
+        return 1 if "labs" in item.fixturenames else 0  # type: ignore[attr-defined]
 
     for item in items:
         item.add_marker("integration")

@@ -46,6 +46,7 @@ def test_impossible_changes_are_refused_before_anything_is_touched(labs: Labs) -
     assert difference(labs)[0] == 0
 
 
+@pytest.mark.slow  # two minutes; test_faults.py has it between bare guests
 def test_packets_between_two_nodes_are_lost_and_delayed(labs: Labs, winlab: Winlab) -> None:
     """The real script with the guest's own tc and nft; the host's way to the nodes stays as it is."""
     gateway = "10.77.0.1"

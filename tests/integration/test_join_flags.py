@@ -60,7 +60,7 @@ def joined(
 def route(joined: Joined, scripted: Winlab) -> Iterator[None]:
     """What the verdict says that the user does, so that the API server reaches the lab's nodes."""
     verdict = scripted.ok(*joined.command, "--check")
-    said = re.search(r"ip route add (\S+) via ([\d.]+)", verdict)
+    said = re.search(r"ip route add (\S+) via (\d[\d.]*\d)", verdict)
     assert said, verdict
     network, router = said.groups()
     subprocess.run(["ip", "route", "add", network, "via", router], check=True)

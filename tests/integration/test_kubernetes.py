@@ -9,6 +9,7 @@ import re
 import subprocess  # noqa: TID251 - reads what winlab wrote with tools of others
 from pathlib import Path
 
+import pytest
 import yaml
 from harness import LAB_A, Golden, Labs, Winlab, evidence, get, is_ready, nodes, text
 from lxml import etree
@@ -107,6 +108,7 @@ def test_smoke(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
     assert etree.parse(report).getroot().xpath("count(//failure)") == 0
 
 
+@pytest.mark.slow  # two minutes; unit tests cover push, and tests/powershell its script
 def test_a_program_is_swapped_and_comes_back(labs: Labs, tmp_path: Path) -> None:
     """A kubelet.exe of the user: a Windows program still runs when something is appended to it."""
     wanted = Program("kubelet", versions.get().kubernetes, "windows")  # older ones are in the cache, too

@@ -399,6 +399,7 @@ def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
     assert log.count("winlab: phase=firstLogon") == 1  # a second boot is not a second installation
 
 
+@pytest.mark.slow  # two minutes; a reset corrects clocks in the same way
 def test_a_suspended_node_is_resumed_with_the_right_time(labs: Labs) -> None:
     """Its clock stood still while it was suspended. What runs in it is the same as before.
 

@@ -73,6 +73,7 @@ def crc_by_grub(medium: Path, name: str) -> int:
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout, 16)
 
 
+@pytest.mark.slow  # three minutes
 def test_every_file_is_copied_whole_even_over_4_gib(large: Path, exported: Path) -> None:
     """Neither reader knows anything of winlab, nor of the library that it writes with."""
     there = inspection.inspect(exported)

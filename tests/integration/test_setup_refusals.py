@@ -104,18 +104,14 @@ class Refused:
     folder: Path | None  # where they were
 
 
-# Each refusal's log leads to its known cause in tests/unit/design/cause; these show the way there with a real machine
-QUICK = ("wrong pass", "firewall")
-
-
 @pytest.fixture(scope="module")
-def refused(
-    host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> dict[str, Refused]:
-    """What is tried on the way of ``image build``: two at a time, because each machine has one CPU."""
+def refused(host: None, winlab: Winlab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Refused]:
+    """What is tried on the way of ``image build``: two at a time, because each machine has one CPU.
+
+    Slow: eight minutes. Each refusal's log leads to its known cause in tests/unit/design/cause, too.
+    """
     stand_in_medium(winlab)
-    slow = any(item.get_closest_marker("slow") for item in request.session.items if item.path == request.path)
-    names = (*TEMPLATES, NO_DRIVER) if slow else QUICK
+    names = (*TEMPLATES, NO_DRIVER)
 
     def attempt(name: str) -> Refused:
         folder = tmp_path_factory.mktemp("refused")
@@ -152,6 +148,7 @@ def evidence(said: str) -> Path | None:
     return None
 
 
+@pytest.mark.slow
 def test_an_element_in_the_wrong_pass(refused: dict[str, Refused]) -> None:
     """It is noticed at the first start; Setup's logs are read off the disk of a machine that does not answer."""
     done = refused["wrong pass"]
@@ -162,6 +159,7 @@ def test_an_element_in_the_wrong_pass(refused: dict[str, Refused]) -> None:
     assert b"Microsoft-Windows-PartitionManager" in done.evidence["Panther-setuperr.log"]
 
 
+@pytest.mark.slow
 def test_a_firewall_that_takes_no_rules(refused: dict[str, Refused]) -> None:
     """The Public profile, set to accept no connection: WinRM could not be reached, and the bootstrap says so."""
     done = refused["firewall"]
@@ -196,6 +194,7 @@ def test_a_missing_driver(refused: dict[str, Refused]) -> None:
     assert "workers.drivers" in done.said
 
 
+@pytest.mark.slow
 def test_failed_builds_leave_nothing(refused: dict[str, Refused], winlab: Winlab) -> None:
     listed = winlab.ok("list")
     folders = [done.folder for done in refused.values() if done.folder is not None]

@@ -99,6 +99,7 @@ class TestCopy:
         assert all(row["answers"] for row in status)
         assert outside.isdisjoint(row["external"] for row in origin)
 
+    @pytest.mark.slow  # two minutes
     def test_verbs_work_on_a_copy(self, copy: On) -> None:
         text(copy("suspend"))
         text(copy("resume"))

@@ -162,6 +162,7 @@ def left(node: Machine) -> dict[str, str]:
     return {name: text for name, text in found.items() if not name.startswith(own)}
 
 
+@pytest.mark.slow  # minutes for each script: each call fails in turn
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.script)
 def test_a_second_run_repairs_it(fresh: Callable[[], Machine], case: Case) -> None:
     whole = fresh()
