@@ -45,7 +45,7 @@ def ends(spec: Spec, lab: str, facts: HostFacts, router: str, nodes: Sequence[st
     :param nodes: the addresses of the cluster's nodes; *pods*: their pods' networks.
     """
     mode, bridge = spec.network.attachment, bridge_of(nodes)
-    found = Ends(spec.network.cidr, router, mode, bridge.name if bridge else "")
+    found = Ends(spec.network.cidr, mode, bridge.name if bridge else "")
     if mode == "nat":
         return found
     found = replace(found, kubelets=[_reach(node) for node in nodes])
@@ -86,23 +86,13 @@ def require(plan: Plan, cluster: ForeignCluster, there: Collection[str]) -> None
         raise UsageError("The lab and the cluster would not reach each other.", why=f"{trouble}.", cure=cure)
 
 
-def between(plan: Plan) -> str:
-    """What keeps pods on both sides of the lab's router apart, as a sentence; empty if nothing does. Pure."""
-    if plan.network.mode != "nat":
-        return ""
-    return (
-        " The lab's router translates what leaves the lab, so pods on both sides of it reach each other only if you "
-        "provide another way."
-    )
-
-
 def ways(plan: Plan) -> list[str]:
-    """What the user sets so that the cluster's nodes reach the lab's. Pure."""
+    """How the cluster's nodes reach the lab's: what the user sets for that. Pure."""
     net = plan.network
     if net.mode == "nat":
         return [
-            f"Its API server reaches the nodes' kubelets (logs, exec) by a route that you have to set: {net.cidr} via "
-            f"{net.router_external}."
+            "The lab's router translates addresses. So that cluster gets no logs from these nodes, no exec, and no "
+            "connections to their pods. A lab with --attachment routed has them."
         ]
     if net.mode == "routed":
         return [f"Each node of it on another host needs a route: {net.cidr} via this host's address there."]

@@ -283,13 +283,12 @@ def notes(plan: Plan, cluster: ForeignCluster) -> list[str]:
     if net.mode == "attached":
         return lines
     if isinstance(cni.get(profile), Routed):
-        lines.append(
-            f"The nodes get the files of '{profile}'. winlab sets nothing outside the lab: other nodes need routes to "
-            f"their pods, via {net.router_external}."
-        )
+        lines.append(f"The nodes get the files of '{profile}'.")
+        if net.mode == "routed":
+            lines.append(f"Routes to their pods are yours to set on the cluster's nodes: via {net.router_external}.")
     elif profile != cni.ELSEWHERE.name:
         whose = "winlab adds those for Windows" if plan.cluster.half else "also for Windows"
-        lines.append(f"{profile}'s parts in pods are that cluster's own, {whose}.{attachment.between(plan)}")
+        lines.append(f"{profile}'s parts in pods are that cluster's own, {whose}.")
     return lines
 
 

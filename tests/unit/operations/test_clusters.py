@@ -84,7 +84,7 @@ def test_the_kubeconfig_s_server_and_the_published_ones_are_tried(
     assert tried == ["192.0.2.1:6443", "192.0.2.99:6443"]
     assert reach(found) == [("ok", "192.0.2.1:6443"), ("change", "192.0.2.99:6443")]
     assert (found.kind, found.refused) == ("kubeadm", False)
-    assert [row.cure for row in found.rows if "via 172.31." in row.cure]
+    assert [row.cure for row in found.rows if "--attachment routed" in row.cure]
 
 
 @pytest.mark.parametrize("at", ["127.0.0.1:6443", "localhost:6443", "0.0.0.0:6550", "[::1]:6443"])
@@ -123,4 +123,4 @@ def test_a_host_that_is_not_set_up_gets_a_verdict_all_the_same(
 
     monkeypatch.setattr(facts, "read_facts", fail)
     found = verdict(monkeypatch, tmp_path, "192.0.2.1:6443")
-    assert [row for row in found.rows if "which 'winlab join' prints" in row.cure]
+    assert (found.kind, found.refused) == ("kubeadm", False)

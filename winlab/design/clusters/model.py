@@ -99,7 +99,7 @@ class Reach:
 class Ends:
     """The lab, and what this host does for it and the cluster to reach each other.
 
-    :param cidr: the lab's inner network; *router*: the address of its router that the cluster's nodes see.
+    :param cidr: the lab's inner network.
     :param bridge: the bridge of this host that the cluster's nodes are on; empty if there is none.
     :param trouble: why packets will not pass this host, as a sentence; empty if they will.
     :param command: what root runs on this host about that.
@@ -107,7 +107,6 @@ class Ends:
     """
 
     cidr: str
-    router: str
     attachment: Attachment = "nat"
     bridge: str = ""
     trouble: str = ""

@@ -16,7 +16,10 @@ from winlab.design.cni.model import WINDOWS_PORT, WINDOWS_VNI
 ABOUT = "pod network"
 BACKEND, DATA = "flannel.alpha.coreos.com/backend-type", "flannel.alpha.coreos.com/backend-data"
 OURS = "winlab-"  # what the names of winlab's own DaemonSets begin with
-REPLACE = "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 and set routes to the workers' pods."
+REPLACE = (
+    "Make the cluster again with Calico (VXLAN); or add --set network.cni=l3 --attachment routed, and set routes to "
+    "the workers' pods."
+)
 TRANSLATED = "Between nodes it needs their own addresses, which the lab's router translates."
 ROUTE = "Add --attachment routed, or attached."
 # By the beginning of a DaemonSet's name: networks that have nothing for Windows
@@ -116,7 +119,7 @@ def _flannel(backends: frozenset[tuple[str, int | None]], kind: Kind) -> Finding
             "change",
             "flannel with host-gw needs all nodes in one network, and the lab's router is in between.",
             "Attach the workers with --attachment attached, if the cluster is on this host. Otherwise add --set "
-            "network.cni=l3, and set routes to the workers' pods on the cluster's nodes.",
+            "network.cni=l3 --attachment routed, and set routes to the workers' pods on the cluster's nodes.",
         )
     seen = ", ".join(sorted(f"{name}, VNI {'unknown' if vni is None else vni}" for name, vni in backends))
     if backends == {("vxlan", WINDOWS_VNI)}:

@@ -15,7 +15,7 @@ from winlab.design.cni.model import Unreadable
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "join"
 VERSION = "v1.36.1"
-ENDS = Ends("10.77.0.0/24", "172.31.240.16")
+ENDS = Ends("10.77.0.0/24")
 K3S_ARGS, RKE2_ARGS = "k3s.io/node-args", "rke2.io/node-args"
 OPEN, TUNNEL = '["server","--egress-selector-mode","disabled"]', '["server","--disable","traefik"]'
 
@@ -112,7 +112,7 @@ FIT = {"profile": "calico-vxlan", "network": "Calico with VXLAN"}
         (replace(SEEN["kubeadm"], version="v1.36.1"), "version", "ok", "kubelet v1.36"),
         (replace(SEEN["kubeadm"], lacking=("bind roles",)), "credentials", "refused", "bind roles"),
         (replace(SEEN["kubeadm"], eager=("agent",)), "DaemonSets", "warning", "agent"),
-        (SEEN["kubeadm"], "the API reaches workers", "change", "10.77.0.0/24"),
+        (SEEN["kubeadm"], "the API reaches workers", "change", "no logs and no exec"),
         (SEEN["k3s"], "kubelets' certificates", "ok", "verifies them"),
         (SEEN["kubeadm"], "kubelets' certificates", "ok", "does not verify"),
     ],
