@@ -164,6 +164,8 @@ class Flagged(ControlPlane):
         return (
             *(f"--bind-address={self.address}", f"--advertise-address={self.address}", f"--secure-port={self.port}"),
             "--allow-privileged=true",  # as all of them have it, for HostProcess pods, too
+            # kubeadm, k3s 1.22 and MicroK8s 1.28 (canonical/microk8s#4095) and later: names need not resolve
+            "--kubelet-preferred-address-types=InternalIP,ExternalIP,Hostname",
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=http://{HERE}:{self._etcd_port}",
             f"--authorization-mode={flags.authorization}",

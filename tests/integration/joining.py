@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import results
 from control_plane import ControlPlane
 from harness import Golden, Traces, Winlab, traces
 
@@ -23,8 +25,11 @@ class Joined:
 
 
 @contextmanager
-def joining(elsewhere: ControlPlane, user: Winlab, golden: Golden) -> Iterator[Joined]:
-    """Make the control plane and the lab; remove both at the end."""
+def joining(elsewhere: ControlPlane, user: Winlab, golden: Golden, *more: str) -> Iterator[Joined]:
+    """Make the control plane and the lab; remove both at the end.
+
+    :param more: words of ``join``. What its check says that root does on this host is done before it.
+    """
     try:
         elsewhere.start()
         user.ok("destroy", "--lab", LAB, "--anyone")  # of an earlier run
@@ -32,7 +37,10 @@ def joining(elsewhere: ControlPlane, user: Winlab, golden: Golden) -> Iterator[J
         server = f"{elsewhere.address}:{elsewhere.port}"
         words = ["join", "--kubeconfig", str(elsewhere.admin), "--server", server, "--rehearse"]
         # the cluster is on this host, which labs reach only if they say so
-        command = [*words, *golden.flags, "--set", "network.reach=all", "--lab", LAB]
+        command = [*words, *golden.flags, "--set", "network.reach=all", "--lab", LAB, *more]
+        for row in results.items(user(*command, "--check", "--output", "json").stdout):
+            if found := re.search("sudo winlab (host route .+)", row["cure"]):
+                user.ok(*found[1].split())
         yield Joined(elsewhere, command, user.ok(*command), before)
     finally:
         user("destroy", "--lab", LAB, "--anyone")

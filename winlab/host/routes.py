@@ -83,14 +83,16 @@ def require(lab: str, known: HostFacts) -> Way:
 def ensure(known: HostFacts, progress: Progress) -> None:
     """Set the recorded routes."""
     for lab, way in known.ways.items():
-        if _seen(lab) != way.router:
+        own = _own(way)
+        if _seen(lab) != (way.router, own):
             progress.say(f"the route to {lab} by {way.router}")
-            run(["ip", "route", "replace", lab, "via", way.router, "dev", BRIDGE], timeout=20)
+            source = ["src", own] if own else []
+            run(["ip", "route", "replace", lab, "via", way.router, "dev", BRIDGE, *source], timeout=20)
 
 
 def remove(lab: str) -> None:
     """Remove the route to a lab's network, if there is one."""
-    if _seen(lab):
+    if _seen(lab)[0]:
         run(["ip", "route", "del", lab, "dev", BRIDGE], check=False, timeout=20)
 
 
@@ -101,17 +103,29 @@ def trouble(lab: str, router: str, nodes: Iterable[str], known: HostFacts) -> st
     """
     if not settings.network_is_here():
         return ""
-    if _seen(lab) != router:
+    if _seen(lab)[0] != router:
         return f"This host has no route to {lab} by {router}"
     networks = [ipaddress.IPv4Network(one) for one in known.ways[lab].networks] if lab in known.ways else []
     closed = [one for one in nodes if not any(ipaddress.IPv4Address(one) in network for network in networks)]
     return f"This host's firewall does not let through what {', '.join(closed)} send to {lab}" if closed else ""
 
 
-def _seen(lab: str) -> str:
-    """The router of the route to exactly this network; empty if there is none."""
+def _seen(lab: str) -> tuple[str, str]:
+    """The router of the route to exactly this network, and its source address; empty if there is none."""
     said = run(["ip", "-j", "route", "show", "exact", lab, "dev", BRIDGE], check=False, timeout=20).stdout
-    return next((str(row.get("gateway", "")) for row in json.loads(said or "[]")), "")
+    return next(
+        ((str(row.get("gateway", "")), str(row.get("prefsrc", ""))) for row in json.loads(said or "[]")), ("", "")
+    )
+
+
+def _own(way: Way) -> str:
+    """The address by which this host is a node of the cluster; empty if it is none.
+
+    What its API server sends to the lab must come from there: the lab's router translates answers to others.
+    """
+    said = run(["ip", "-j", "-4", "address", "show"], timeout=20).stdout
+    here = {f"{one['local']}/32" for link in json.loads(said or "[]") for one in link.get("addr_info", [])}
+    return next((one.removesuffix("/32") for one in way.networks if one in here), "")
 
 
 def enter(ways: Mapping[str, Way], firewall: Firewall, chain: tuple[str, str] | None, progress: Progress) -> None:

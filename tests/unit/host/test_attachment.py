@@ -88,6 +88,21 @@ def test_whether_packets_pass(
     assert (says in found, bool(found)) == (True, bool(says))
 
 
+@pytest.mark.parametrize(("here", "source"), [("192.0.2.5", " src 192.0.2.5"), ("192.0.2.7", "")])
+def test_a_host_that_is_a_node_of_the_cluster_sends_from_its_own_address(
+    commands: Commands, here: str, source: str
+) -> None:
+    known = KNOWN.model_copy(update={"ways": {LAB: WAY}})
+    commands.prints = {"ip -j -4 address": json.dumps([{"ifname": "eth0", "addr_info": [{"local": here}]}])}
+    routes.ensure(known, Quiet())
+    assert commands.run_[-1] == f"ip route replace {LAB} via {ROUTER} dev br-winlab{source}"
+    row = {"dst": LAB, "gateway": ROUTER, **({"prefsrc": here} if source else {})}
+    commands.prints["ip -j route"] = json.dumps([row])
+    del commands.run_[:]
+    routes.ensure(known, Quiet())
+    assert not [line for line in commands.run_ if "replace" in line]
+
+
 @pytest.mark.parametrize(
     ("lab", "way"),
     [

@@ -52,7 +52,7 @@ def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virCo
     except libvirt.libvirtError as error:
         text = str(error)
         refused = "ermission denied" in text or "authentication" in text
-        if host is not None and not (refused and "libvirt-sock" in text):
+        if host is not None and "libvirt-sock" not in text:
             why = f"The host is off or cut off: {text}" if any(words in text for words in UNREACHED) else text
             raise HostError(f"libvirt at '{uri}' does not answer.", why=why, cure=host.cure) from error
         if refused:
@@ -64,7 +64,7 @@ def connect(uri: str | None = None, limit: float | None = None) -> libvirt.virCo
         raise HostError(
             f"libvirt at '{uri}' does not answer.",
             why=text,
-            cure="Run 'sudo winlab host setup'; 'winlab doctor' shows more.",
+            cure=f"Run 'sudo winlab host setup'{there}; 'winlab doctor' shows more.",
         ) from error
 
 

@@ -94,3 +94,13 @@ def test_a_libvirt_that_accepts_a_connection_and_does_not_answer(monkeypatch: py
         connection.connect("qemu:///system")
     assert "host setup" in caught.value.cure
     over.set()
+
+
+def test_another_host_s_libvirt_that_does_not_run_is_started_by_setup_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_uri: str) -> None:
+        raise libvirt.libvirtError("virt-ssh-helper: cannot connect to '/var/run/libvirt/libvirt-sock': No such file")
+
+    monkeypatch.setattr(libvirt, "open", refuse)
+    with pytest.raises(HostError, match="does not answer") as caught:
+        connection.connect("qemu+ssh://root@h2/system")
+    assert "Run 'sudo winlab host setup' on 'root@h2'" in caught.value.cure
