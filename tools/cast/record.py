@@ -21,7 +21,7 @@ CLEAR = "\x1b[H\x1b[2J"
 LETTER = 0.04  # seconds between two typed letters
 PAUSE = 2.0  # seconds to read what a command printed
 LONGEST = 1.0  # seconds without output; what takes longer is shortened to that
-COMMAND = 8.0  # seconds that a command's output may take; what takes longer is played faster
+COMMAND = 8.0  # seconds that a command's output may take; what takes longer is shown faster
 
 
 @dataclass

@@ -19,7 +19,7 @@ def test_long_waits_are_shortened() -> None:
     assert cast.events == [(LONGEST, "a"), (LONGEST + 0.1, "b")]
 
 
-def test_a_long_command_is_played_faster() -> None:
+def test_a_long_command_is_shown_faster() -> None:
     cast = Cast()
     cast.play([(0.5, "a"), (0.5, "b")], within=2)
     assert cast.events == [(0.5, "a"), (1.0, "b")]
