@@ -1,8 +1,8 @@
 """Answer files: how Setup finds one, reads it, and refuses it.
 
 The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"). The settings
-are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup checks each
-pass when it begins; so does this, except for offlineServicing, checked at the start. Windows silently ignores a
+are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Like Setup, this
+checks each pass when it begins, except for offlineServicing, which it checks at the start. Windows silently ignores a
 component or setting in a pass in which it has no effect. The stand-in refuses it, so that the mistake is visible.
 """
 

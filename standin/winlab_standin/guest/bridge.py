@@ -1,4 +1,4 @@
-"""What a script in the PowerShell engine asks of Windows: doubles/standin.ps1 asks on a socket, this answers.
+"""What a script in the PowerShell engine asks of Windows: ``doubles/standin.ps1`` asks on a socket, this answers.
 
 Each run of the engine has its own bridge, with a folder in which drives are links and the registry is a file. Before
 each answer, the bridge applies what the script has set there, so that everything happens in the script's order.

@@ -1,8 +1,8 @@
 """powershell.exe: winlab's PowerShell engine, if the media have one. It runs every script and command unchanged.
 
 The media have it if WINLAB_POWERSHELL named one when they were made (builder/engine.py). What Windows has and the
-engine lacks is faked in doubles/, with the data that bridge.py provides. Without an engine, Python simulates winlab's
-own scripts (scripts.py).
+engine lacks is faked in ``doubles/``, with the data that bridge.py provides. Without an engine, Python simulates
+winlab's own scripts (scripts.py).
 """
 
 from __future__ import annotations

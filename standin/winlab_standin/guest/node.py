@@ -1,9 +1,9 @@
 """What Windows knows about itself on a worker, for all code that reads or changes it.
 
 A simulation in Python calls the methods of :class:`Node`. A script in the PowerShell engine gets the same as one
-document, :class:`State`, because the fakes of Windows' cmdlets (doubles/windows.ps1) read and change such a document in
-tests, too. :meth:`Node.change` applies what the script has changed. Services, adapters and the account are the real
-ones. What the stand-in does not have (features, tasks, HNS) is stored in a file.
+document, :class:`State`, because the fakes of Windows' cmdlets (``doubles/windows.ps1``) read and change such a
+document in tests, too. :meth:`Node.change` applies what the script has changed. Services, adapters and the account are
+the real ones. What the stand-in does not have (features, tasks, HNS) is stored in a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The document that gives scripts what Windows knows about itself: the types of its parts.
 
-The fakes of Windows' cmdlets (doubles/windows.ps1) read and change such a document, in tests and in the stand-in.
+The fakes of Windows' cmdlets (``doubles/windows.ps1``) read and change such a document, in tests and in the stand-in.
 node.py makes it, and applies its changes.
 """
 

@@ -1,9 +1,9 @@
 """One process of the PowerShell engine that runs script after script: an emulated CPU takes seconds to start one.
 
-It runs doubles/resident.ps1. The first script that needs it starts it. It runs one script at a time: another script
-meanwhile gets its own process. So does any script if the resident engine is missing. The caller has a lock, which is
-released when the caller ends. If the caller cancels a script, or goes away, the engine is killed with everything that
-it has started. It ends by itself after some idle minutes.
+It runs ``doubles/resident.ps1``. The first script that needs it starts it. It runs one script at a time. Another script
+meanwhile gets its own process, and so does every script if the resident engine is missing. The caller has a lock, which
+is released when the caller ends. If the caller cancels a script, or goes away, the engine is killed with everything
+that it has started. It ends by itself after some idle minutes.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A script runs on Windows by ``powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File
 D:\\scripts\\X.ps1`` with its settings as JSON on the standard input; its result is a line of JSON. Here Python and Wine
-*simulate* the same call (players.py, clusterplayers.py). They do so only if the file is on the payload CD, and is byte
-for byte that of the winlab that made these media. Any other script is refused with an exit code that is not 0.
+*simulate* the same call (``players.py``, ``clusterplayers.py``). They do so only if the file is on the payload CD, and
+is byte for byte that of the winlab that made these media. Any other script is refused with an exit code other than 0.
 """
 
 from __future__ import annotations

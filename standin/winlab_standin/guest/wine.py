@@ -174,7 +174,7 @@ def call(words: list[str], limit: float = LIMIT) -> tuple[int, str]:
 
 
 def pass_through(words: list[str], tell: Callable[[str], None], path: str = "") -> int:
-    """Run a Windows program, pass each line to *tell* at once, return its exit code. *path*: an addition to PATH."""
+    """Run a Windows program, pass each line to ``tell`` at once, return its exit code. *path*: an addition to PATH."""
     wait()
     environment = {**ENVIRONMENT, "WINEPATH": path} if path else ENVIRONMENT
     return stream(["wine", *words], lambda line: tell(line.rstrip("\r")), env=environment, cwd=C)
