@@ -7,7 +7,7 @@ $settings = Read-Settings @($input)
 $Ssh = 'C:\ProgramData\ssh'
 $Https = @{ Address = '*'; Transport = 'HTTPS' }
 
-# The text of a file of keys: with this one, without the former one, and all others. A key's second word identifies it
+# A file's keys, with this one and without the former one; all others stay. A key's second word identifies it
 function Get-Keys([string]$Path, [string]$Key, [string]$Former) {
     $gone = @($Key, $Former) | Where-Object { $_ } | ForEach-Object { ($_ -split ' ')[1] }
     $lines = @("$(Get-Text $Path)" -split '\r?\n' | Where-Object {

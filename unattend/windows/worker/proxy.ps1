@@ -50,7 +50,7 @@ Invoke-Step {
     Set-FolderAcl $folder $PrivateFolder
     Write-Text "$folder\config.yaml" $config | Out-Null
     if ($other) { Write-Secret "$folder\kubeconfig" $kubeconfig }
-    # when Windows starts, it must wait for the services that it programs
+    # when Windows starts, kube-proxy must wait for HNS, which it programs
     Set-NativeService 'kube-proxy' 'kube-proxy' $command @('hns') | Out-Null
     # recorded as it was before the start: kube-proxy may not notice a network that is created again meanwhile
     $network = Get-ProxyNetwork
