@@ -18,7 +18,8 @@ from test_sentences import TOP
 
 SCOPE = ["*.md", "docs/*.md", "docs/join/*.md", "tools/README.md", "standin/README.md"]
 SCOPE += ["winlab/addons/metrics_server/README.md"]
-SCOPE += ["winlab/**/*.py", "unattend/linux/**/*.py", "tools/**/*.py", "tests/**/*.py", "standin/tests/*.py"]
+SCOPE += ["winlab/**/*.py", "unattend/linux/**/*.py", "tools/**/*.py", "tests/**/*.py"]
+SCOPE += ["standin/winlab_standin/**/*.py", "standin/tests/*.py"]
 
 START = r"(?:(?<=[.:;|*-] )|(?<=\()|^)"  # of a sentence, item or cell
 PHRASES = {

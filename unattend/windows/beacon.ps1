@@ -1,12 +1,12 @@
-# Tells on the first serial port how Windows does, for a quarter of an hour after the bootstrap and after each start:
-# whether it is up and unresponsive, or not up, counts when it does not answer. bootstrap.ps1 makes a task of it.
+# Reports the state of Windows on the first serial port, for a quarter of an hour after the bootstrap and after each
+# start. If Windows does not answer, this shows whether it is running. bootstrap.ps1 makes it a task.
 # Windows PowerShell 5.1.
 param([int]$Lines = 30, [int]$Pause = 30) # seconds
 $ErrorActionPreference = 'SilentlyContinue'
-# Counts starts, as status.ps1 tells it
+# Counts starts, as in status.ps1
 $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
 
-# The last error of the system, with its time: it may be of an earlier start. A message may have many lines, or none
+# The system's last error, with its time: it may be from an earlier start. A message may have many lines, or none
 function Get-Failure {
     $last = Get-WinEvent -FilterHashtable @{ LogName = 'System'; Level = 1, 2 } -MaxEvents 1
     if (-not $last) { return '' }
@@ -33,8 +33,8 @@ function Get-Line {
         "$locked$(Get-Failure)"
 }
 
-# An automatic start was seen not to suffice: a virtual switch upsets the network at that time. A WinRM that has run and
-# does not run now was stopped on purpose
+# An automatic start is not always enough: a virtual switch disturbs the network at that time. If WinRM has run and does
+# not run now, someone stopped it deliberately
 $hasRun = $false
 function Start-WinRM([int]$Line) {
     $service = Get-Service -Name 'WinRM'
@@ -55,7 +55,7 @@ for ($line = 1; $line -le $Lines; $line++) {
             $port.Close()
             break
         } catch {
-            Start-Sleep -Seconds 2 # only one can have it open
+            Start-Sleep -Seconds 2 # only one program can have it open
         }
     }
     if ($line -lt $Lines) { Start-Sleep -Seconds $Pause }

@@ -1,6 +1,6 @@
 # winlab bootstrap: makes a fresh Windows Server reachable. Runs at the first logon, from the answer ISO, as
-# Administrator. The same bytes for every node: what differs is in node.json beside it. It can be run again.
-# Windows PowerShell 5.1. Progress goes to the first serial port, the whole story to C:\winlab\bootstrap.log.
+# Administrator. The script is the same for every node: what differs is in node.json beside it. It can be run again.
+# Windows PowerShell 5.1. Progress goes to the first serial port, a full log to C:\winlab\bootstrap.log.
 # global: functions of modules, such as New-NetFirewallRule, don't see the preference of a script that '&' calls
 $global:ErrorActionPreference = 'Stop'
 $here = Split-Path -Parent $PSCommandPath
@@ -16,7 +16,7 @@ function Write-Phase([string]$Text) {
             $port.Close()
             return
         } catch {
-            # only one can have it open: another program may be about to close it
+            # only one program can have it open, and the other one may be about to close it
             Write-Warning "The serial port can't be written: $_"
             Start-Sleep -Seconds 2
         }
@@ -24,7 +24,7 @@ function Write-Phase([string]$Text) {
     $script:tries = 1
 }
 
-# A native program's failure is no error to PowerShell; here it is one
+# PowerShell does not treat a native program's failure as an error; this function does
 function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(0)) {
     & $Program $Arguments | Out-Host
     if ($LASTEXITCODE -notin $Fine) {
@@ -32,13 +32,13 @@ function Invoke-Native([string]$Program, [string[]]$Arguments, [int[]]$Fine = @(
     }
 }
 
-# An installer of something that nothing here needs: it has ten minutes, and whatever becomes of it is a warning. That
-# is $Warning and its exit code. Start-Process -Wait has no limit, and waits for all that the program has started
+# Runs an installer of something that is not essential. It has ten minutes; a failure is only a warning: $Warning and
+# the exit code. Start-Process -Wait has no limit, and also waits for every process that the program has started
 $installerLimit = 600000 # milliseconds
 function Install-Extra([string]$Warning, [string]$Program, [string[]]$Arguments) {
     try {
         $run = Start-Process -FilePath $Program -ArgumentList $Arguments -PassThru
-        $null = $run.Handle # else there is no exit code later
+        $null = $run.Handle # without this there is no exit code later
         if (-not $run.WaitForExit($installerLimit)) {
             & taskkill.exe /f /t /pid $run.Id | Out-Host
             Write-Warning "$Warning 1460: it took more than 10 minutes"
@@ -50,15 +50,15 @@ function Install-Extra([string]$Warning, [string]$Program, [string[]]$Arguments)
     }
 }
 
-# Only SYSTEM and Administrators write there. A folder at the root of a disk would let every user change what is in it;
-# sshd since 9.4 does not even start
+# Lets only SYSTEM and Administrators write there. By default every user can write in a folder at the root of a disk;
+# with such a folder sshd 9.4 and later does not even start
 function Set-AdminAcl([string]$Path) {
     $acl = New-Object System.Security.AccessControl.DirectorySecurity
     $acl.SetSecurityDescriptorSddlForm('O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)')
     Set-Acl -Path $Path -AclObject $acl
 }
 
-# What helps to find out what went wrong, also where nobody can log in
+# Writes what helps to find a fault to the serial port, because no one may be able to log in
 function Write-Dump {
     $parts = [ordered]@{
         'bootstrap.log' = { Get-Content -LiteralPath 'C:\winlab\bootstrap.log' -Tail 80 }
@@ -90,7 +90,7 @@ function Write-Dump {
     Write-Phase 'END dump'
 }
 
-# A key of sshd, to which only SYSTEM and Administrators have access
+# Copies a key of sshd; only SYSTEM and Administrators have access to it
 function Copy-Key([string]$Name, [string]$To) {
     Copy-Item -Path (Join-Path $here $Name) -Destination $To -Force
     # A file copied from a CD is read-only
@@ -98,13 +98,13 @@ function Copy-Key([string]$Name, [string]$To) {
     Invoke-Native 'icacls.exe' @($To, '/inheritance:r', '/grant', '*S-1-5-32-544:F', '/grant', '*S-1-5-18:F')
 }
 
-# OpenSSH: in the box on 2025, the bundled package or the capability before
+# OpenSSH: part of Windows Server 2025; on earlier releases from the bundled package or the capability
 function Install-Sshd {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) {
         $package = Join-Path $here 'OpenSSH-Win64.zip'
         if (Test-Path -Path $package) {
             Expand-Archive -Path $package -DestinationPath 'C:\Program Files' -Force
-            # it asks whether to go on; some releases don't take the answer
+            # it asks whether to continue; some releases have no parameter for the answer
             $install = 'C:\Program Files\OpenSSH-Win64\install-sshd.ps1'
             try {
                 & $install -Confirm:$false
@@ -112,7 +112,7 @@ function Install-Sshd {
                 & $install
             }
         } else {
-            # From Windows Update, by an adapter that may only just have come
+            # from Windows Update; the network adapter may have appeared only a moment ago
             for ($try = 1; $try -le 5; $try++) {
                 try {
                     Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' | Out-Null
@@ -132,8 +132,8 @@ function Install-Sshd {
     foreach ($name in 'ssh_host_ed25519_key', 'ssh_host_ed25519_key.pub', 'administrators_authorized_keys') {
         Copy-Key $name (Join-Path $ssh $name)
     }
-    # In other languages an sshd before 2025's does not know the group "administrators", and so looks into the profile
-    # (PowerShell/Win32-OpenSSH#1596)
+    # In other languages, an sshd older than Windows 2025's does not find the group "administrators", so it reads the
+    # profile's keys instead (PowerShell/Win32-OpenSSH#1596)
     $own = Join-Path $env:USERPROFILE '.ssh'
     New-Item -ItemType Directory -Force -Path $own | Out-Null
     Copy-Key 'administrators_authorized_keys' (Join-Path $own 'authorized_keys')
@@ -145,7 +145,7 @@ function Install-Sshd {
     Restart-Service -Name 'sshd'
 }
 
-# Some releases keep the password of an automatic logon among LSA's secrets, too. Without data LSA removes one
+# Some releases also keep the password of an automatic logon among LSA's secrets. LSA removes a secret that gets no data
 function Remove-LogonSecret {
     Add-Type -Namespace 'Winlab' -Name 'Lsa' -MemberDefinition @'
 [StructLayout(LayoutKind.Sequential)]
@@ -178,7 +178,7 @@ public static uint Remove(string secret) {
 }
 '@
     $status = [Winlab.Lsa]::Remove('DefaultPassword')
-    # 0xC0000034: there is none
+    # 0xC0000034: there is no such secret
     if ($status -notin 0, 3221225524) { throw ('LSA refuses with 0x{0:X8}' -f $status) }
 }
 
@@ -189,7 +189,7 @@ try {
     $node = Get-Content -Raw -Encoding UTF8 -Path (Join-Path $here 'node.json') | ConvertFrom-Json
     Write-Phase 'phase=bootstrap'
 
-    # How Windows does after each start; without it the node is as good
+    # Reports the state of Windows after each start. The node works without it
     try {
         $beacon = 'C:\winlab\beacon.ps1'
         Copy-Item -LiteralPath (Join-Path $here 'beacon.ps1') -Destination $beacon -Force
@@ -204,15 +204,15 @@ try {
         Write-Warning "There is no beacon: $_"
     }
 
-    # In other languages the built-in account has another name, and who logs in from outside does not know it
+    # In other languages the built-in account has another name, which winlab and ssh clients can't know
     Get-LocalUser | Where-Object { "$($_.SID)" -like 'S-1-5-*-500' -and $_.Name -ne 'Administrator' } |
         Rename-LocalUser -NewName 'Administrator'
 
     # WinRM and ssh log in with this password, and Windows lets passwords expire after 42 days
     Set-LocalUser -Name 'Administrator' -PasswordNeverExpires $true
 
-    # The Public profile blocks what has no firewall rule of its own. While the network is still being identified this
-    # fails, which is no harm: winlab's rules hold for every profile
+    # The Public profile blocks what has no firewall rule of its own. This fails while Windows is still identifying the
+    # network, which does no harm: winlab's rules apply to every profile
     try {
         Get-NetConnectionProfile | Where-Object { $_.NetworkCategory -ne 'DomainAuthenticated' } |
             Set-NetConnectionProfile -NetworkCategory Private
@@ -220,7 +220,7 @@ try {
         Write-Warning "The network's profile stays as it is: $_"
     }
 
-    # Further disks are online, those of now and those that come later. Nothing here needs one
+    # Brings additional disks online, now and when they are added later. Nothing in this script needs them
     try {
         Set-StorageSetting -NewDiskPolicy OnlineAll
         foreach ($disk in Get-Disk | Where-Object { $_.IsOffline }) {
@@ -231,9 +231,10 @@ try {
         Write-Warning "Further disks may stay offline: $_"
     }
 
-    # Drivers that Setup, which looks in the first folder, did not carry over, and the others. 259: nothing to do; 3010:
-    # wants a restart. Some releases of virtio-win bring drivers that Windows refuses; without an adapter it ends below.
-    # The person's own must be taken
+    # Installs the drivers of the second folder, and those of the first one, which Setup reads but may not have
+    # installed. 259: nothing to do; 3010: a restart is needed. Some releases of virtio-win have drivers that Windows
+    # refuses, which is only a warning: without a network adapter the script fails below. Windows must accept the user's
+    # own drivers
     foreach ($name in '$WinPEDriver$', 'drv2') {
         $drivers = Join-Path (Split-Path -Parent $here) $name
         if (-not (Test-Path -Path $drivers)) { continue }
@@ -248,8 +249,8 @@ try {
         }
     }
 
-    # QEMU's guest agent and the drivers' services. The agent first, by its own package: the guest tools, which have it,
-    # too, install nothing at all where one of their drivers is in already. 3010: wants a restart
+    # QEMU's guest agent and the drivers' services. The agent first, from its own package: the guest tools contain it,
+    # too, but install nothing if one of their drivers is already installed. 3010: a restart is needed
     $agent = Join-Path $here 'qemu-ga-x86_64.msi'
     $tools = Join-Path $here 'virtio-win-guest-tools.exe'
     if (Test-Path -Path $agent) {
@@ -263,7 +264,7 @@ try {
             '/install', '/quiet', '/norestart', '/log', 'C:\winlab\guest-tools.log')
     }
 
-    # Windows ignores DHCP's MTU (option 26). An adapter whose driver was only just installed takes a while to appear
+    # Windows ignores DHCP's MTU (option 26). An adapter takes a while to appear after its driver was installed
     $adapters = @()
     for ($try = 0; $try -lt 60 -and $adapters.Count -eq 0; $try++) {
         if ($try -gt 0) { Start-Sleep -Seconds 1 }
@@ -275,8 +276,8 @@ try {
             'interface', 'ipv4', 'set', 'subinterface', "$($adapter.ifIndex)", "mtu=$($node.mtu)", 'store=persistent')
     }
 
-    # Windows Update, and so OpenSSH, goes by WinHTTP, whose proxy is its own. A golden image has that of the lab which it
-    # was made for
+    # Windows Update, which OpenSSH comes from, uses WinHTTP, which has its own proxy setting. A golden image has the
+    # proxy of the lab that it was made for
     $mark = 'C:\winlab\winhttp.txt'
     try {
         if ($node.proxy) {
@@ -294,7 +295,7 @@ try {
     # WinRM over HTTPS only, with the certificate that winlab made for this node and already trusts
     Write-Phase 'phase=winrm'
     Enable-PSRemoting -Force -SkipNetworkProfileCheck | Out-Null
-    # What a golden image has of the machine that it was made on
+    # a golden image has certificates of the machine that it was made on
     Get-ChildItem -Path 'Cert:\LocalMachine\My' | Where-Object { $_.Issuer -like 'CN=winlab *' } | Remove-Item -Force
     $secret = ConvertTo-SecureString -String $node.pfx_password -AsPlainText -Force
     $certificate = Import-PfxCertificate -FilePath (Join-Path $here 'winrm.pfx') -Password $secret `
@@ -308,15 +309,15 @@ try {
     }
     Invoke-Native 'sc.exe' @('config', 'WinRM', 'start=', 'auto')
 
-    # All of winlab's own work goes by WinRM: without ssh there is a warning
+    # winlab itself uses WinRM, so a failure of ssh is only a warning
     Write-Phase 'phase=ssh'
     try { Install-Sshd } catch { Write-Phase "warning=ssh: $($_.Exception.Message -replace '\s+', ' ')" }
 
-    # Remote commands of a local administrator get the whole token
+    # remote commands of a local administrator get the full token
     Set-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System' `
         -Name 'LocalAccountTokenFilterPolicy' -Value 1 -Type DWord
 
-    # What the person adds: files, which come from a CD read-only, then scripts. One that throws stops the lab
+    # The user's own files, which are read-only on the CD, then scripts. If one throws, the lab is not created
     $files = Join-Path $here 'files'
     if (Test-Path -Path $files) {
         Write-Phase 'phase=files'
@@ -331,7 +332,7 @@ try {
         Get-ChildItem -Path $scripts -Filter '*.ps1' | Sort-Object -Property Name | ForEach-Object { & $_.FullName }
     }
 
-    # A profile that takes no inbound rules ("block all incoming connections") cuts winlab off: at once, or when a
+    # A profile that ignores inbound rules ("block all incoming connections") cuts winlab off: at once, or when a
     # virtual switch makes Windows see a new network, which is Public
     $closed = @(Get-NetFirewallProfile -PolicyStore ActiveStore | Where-Object {
             $_.Name -ne 'Domain' -and "$($_.Enabled)" -eq 'True' -and "$($_.AllowInboundRules)" -eq 'False' })
@@ -341,10 +342,10 @@ try {
     }
 
     Set-Content -Path 'C:\winlab\ready.txt' -Value $node.node -Encoding ASCII
-    # whoever hears this may cut the power
+    # after this line winlab may cut the power
     try { Write-VolumeCache -DriveLetter C } catch { Write-Warning "The disk's cache can't be flushed: $_" }
     Write-Phase 'phase=ready'
-    # whether winlab gets in or not, Windows says how it does
+    # reports the state of Windows even if winlab can't log in
     try { Start-ScheduledTask -TaskName 'winlab-beacon' } catch { Write-Warning "The beacon does not start: $_" }
 } catch {
     Write-Phase "error=bootstrap: $($_.Exception.Message -replace '\s+', ' ')"
@@ -352,17 +353,17 @@ try {
     Write-Dump
     throw
 } finally {
-    # Whatever happened, the password does not stay behind. Automatic logon ends here: Windows counts one more than the
-    # answer file says; and Setup leaves copies of the answer file
+    # In any case, the password must not stay. Automatic logon ends here: Windows logs on once more than the answer file
+    # says, and Setup leaves copies of the answer file
     $winlogon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
     Set-ItemProperty -Path $winlogon -Name 'AutoAdminLogon' -Value '0' -ErrorAction SilentlyContinue
     Set-ItemProperty -Path $winlogon -Name 'AutoLogonCount' -Value 0 -Type DWord -ErrorAction SilentlyContinue
     Remove-ItemProperty -Path $winlogon -Name 'DefaultPassword' -ErrorAction SilentlyContinue
     Remove-Item -Force -ErrorAction SilentlyContinue `
         -Path 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml'
-    # it throws where Start-Transcript failed, whatever -ErrorAction says, and would take the place of the first error
+    # throws if Start-Transcript failed, despite -ErrorAction, and would then replace the first error
     try { Stop-Transcript | Out-Null } catch { $null = $_ }
     try { Remove-LogonSecret } catch { Write-Warning "LSA may still know the password of the automatic logon: $_" }
-    # The session that automatic logon left on the screen would stand in the way of restarts (error 1191)
+    # the session of the automatic logon would prevent restarts (error 1191)
     & logoff.exe
 }

@@ -1,8 +1,8 @@
 @echo off
-rem Windows PE, while Setup runs: what went wrong there is in memory alone, and gone with a restart. This tells it on
-rem the first serial port: that Setup has begun, the disks, the drivers' folder, and Setup's logs of errors as they grow.
-rem The answer file starts it with the CD's drive as its parameter. Nothing here may stop Setup: so there is no diskpart,
-rem whose service partitions the disk for Setup just now.
+rem Runs in Windows PE beside Setup. Setup's logs there are in memory only, and lost at a restart. So this reports on
+rem the first serial port: that Setup has begun, the disks, the drivers' folder, and Setup's error logs as they grow.
+rem The answer file starts it with the CD's drive as its parameter. Nothing here may stop Setup. So it does not use
+rem diskpart, because Setup partitions the disk with diskpart's service at this time.
 setlocal enabledelayedexpansion
 
 rem The class installer that gives the port its name does not run in Windows PE
@@ -27,8 +27,8 @@ call :nap
 call :nap
 goto look
 
-rem Names the port whose key is %1. pnputil can restart a device since Windows Server 2022. Before, its driver must be
-rem loaded, and what pnputil ends with does not show that
+rem Names the port whose key is %1. pnputil can restart a device from Windows Server 2022. Before that, its driver must
+rem be loaded again, and the exit code of pnputil does not show whether that is necessary
 :name
 if /i "%~nx1"=="PNP0501" exit /b 0
 reg add "%~1\Device Parameters" /v PortName /t REG_SZ /d COM1 /f >nul 2>&1
@@ -36,12 +36,12 @@ pnputil /restart-device "ACPI\PNP0501\%~nx1" >nul 2>&1
 drvload X:\Windows\INF\msports.inf >nul 2>&1
 exit /b 0
 
-rem Some seconds. Without TCP/IP ping returns at once
+rem Waits some seconds. Without TCP/IP ping returns at once
 :nap
 ping -n 3 127.0.0.1 >nul 2>&1 || waitfor /t 2 winlab >nul 2>&1
 exit /b 0
 
-rem Tells the file %2, if it has another size than before
+rem Prints the file %2 if its size has changed
 :grown
 if not exist "%~2" exit /b 0
 if "%~z2"=="0" exit /b 0

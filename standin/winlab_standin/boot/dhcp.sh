@@ -1,5 +1,5 @@
 #!/bin/sh
-# What busybox udhcpc runs. The MTU option is passed over, as Windows does.
+# busybox udhcpc runs this. It ignores the MTU option, as Windows does.
 case $1 in
 deconfig)
     ip link set dev "$interface" up
@@ -17,7 +17,7 @@ bound | renew)
         for server in $dns; do echo "nameserver $server"; done
     } >/run/standin/resolv.conf.new
     mv /run/standin/resolv.conf.new /run/standin/resolv.conf
-    # as in Windows, the computer's own name leads to its address
+    # as in Windows, the computer's own name resolves to its address
     printf '127.0.0.1 localhost\n::1 localhost\n%s %s\n' "$ip" "$(hostname)" >/etc/hosts
     {
         echo "ip=$ip"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The first program of the stand-in's root file system: what busybox init is told, then busybox init itself.
+# The first program of the stand-in's root file system: writes busybox init's configuration, then runs busybox init.
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mkdir -p /dev/pts /dev/shm /run/standin /run/sshd
 mount -t devpts -o gid=5,mode=620 devpts /dev/pts

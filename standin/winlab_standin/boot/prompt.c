@@ -1,7 +1,7 @@
-/* The "Press any key" program of the stand-in media: what efisys.bin of Windows media does.
+/* The "Press any key" program of the stand-in media: does what efisys.bin of Windows media does.
  *
  * It asks, waits five seconds for a key, and gives up by returning to the firmware, which then tries its next boot
- * option. With a key it starts \EFI\BOOT\GRUBX64.EFI of the volume that it was itself loaded from.
+ * option. After a key it starts \EFI\BOOT\GRUBX64.EFI of the volume that it was itself loaded from.
  */
 #include <efi.h>
 #include <efilib.h>
@@ -14,7 +14,7 @@ static BOOLEAN key_came(EFI_SYSTEM_TABLE *table)
     EFI_INPUT_KEY key;
     int tick;
 
-    /* A key that was pressed for something else, earlier, must not count. */
+    /* a key that was pressed earlier, for something else, must not count */
     while (!EFI_ERROR(uefi_call_wrapper(table->ConIn->ReadKeyStroke, 2, table->ConIn, &key)))
         ;
     for (tick = 0; tick < SECONDS * 1000000 / POLL_US; tick++) {

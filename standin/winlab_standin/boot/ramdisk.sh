@@ -1,5 +1,5 @@
 #!/bin/sh
-# The initial RAM disk of the stand-in: find the root file system, join a writable layer to it, go there.
+# The initial RAM disk of the stand-in: finds the root file system, adds a writable layer to it, switches to it.
 # Two ways: "winlab.mode=setup" takes the root out of install.wim on the media (at winlab.offset bytes), and
 # "winlab.mode=disk" takes it from the NTFS volume that Setup filled.
 export PATH=/bin
@@ -12,14 +12,14 @@ say() {
     echo "setup: $*" >/dev/ttyS0 2>/dev/null
 }
 
-# On a busy host Linux may measure an emulated processor as many times too slow; its clock is then as many times too fast
+# On a busy host Linux may measure an emulated processor as several times too slow; its clock is then that much too fast
 if dmesg | grep -q "tsc: PIT calibration deviates from"; then
     say "boot: the clock was measured wrongly; starting again"
     reboot -f
 fi
 
 probe() {
-    # shellcheck disable=SC2046  # one word per device is what is wanted
+    # shellcheck disable=SC2046  # one word per device is intended
     modprobe -a -q $(cat /sys/bus/*/devices/*/modalias 2>/dev/null | sort -u) 2>/dev/null
 }
 
@@ -38,7 +38,7 @@ for word in $(cat /proc/cmdline); do
 done
 probe
 probe
-# By name, since the root has no modprobe: whatever will be mounted later, the power button, efivars
+# By name, because the root has no modprobe: file systems that are mounted later, the power button, efivars
 modprobe -a -q loop squashfs overlay udf isofs vfat ntfs3 nls_cp437 nls_iso8859_1 nls_utf8 nls_ascii evdev button sd_mod sr_mod
 mkdir -p /media /c /lower /layer
 found=

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the guest agent calls.
+# The guest agent calls this.
 action=poweroff
 for word in "$@"; do
     [ "$word" = -r ] && action=reboot

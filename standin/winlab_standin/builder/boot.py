@@ -1,7 +1,7 @@
 """What the firmware starts: the images that Windows media call efisys.bin, etfsboot.com, bootmgr and bootx64.efi.
 
 GRUB does the work. Its programs are made from the host's ``grub-efi-amd64-bin`` and ``grub-pc-bin``; the program that
-asks "Press any key to boot from CD or DVD" is compiled from boot/prompt.c with gcc and gnu-efi.
+prints "Press any key to boot from CD or DVD" is compiled from boot/prompt.c with gcc and gnu-efi.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MBR_CODE = 440  # bytes of a master boot record that are code
 ETFSBOOT = 4096  # bytes of Microsoft's etfsboot.com: the 8 sectors that its boot catalog entry loads
 PACKAGES = "Install the packages gcc, gnu-efi, grub-efi-amd64-bin, grub-pc-bin and mtools."
 # QEMU 7.2 without KVM faults at cmpxchg16b with two CPUs, and at a user-mode IRETQ with SMAP.
-# Where addresses are the same each time, an emulator translates a program once, not at every start.
-# With erms Linux has an emulator copy byte by byte.
-# "panic": Windows, too, starts again by itself after it has stopped with a blue screen.
+# With the same addresses each time, an emulator translates a program once, not at every start.
+# With erms, Linux makes an emulator copy byte by byte.
+# "panic": Windows, too, restarts by itself after a blue screen.
 KERNEL = (
     "console=ttyS0,115200 console=tty0 quiet loglevel=3 panic=5 clearcpuid=cx16,smap,erms mitigations=off audit=0 "
     "tsc=reliable no5lvl norandmaps nokaslr"
@@ -35,7 +35,7 @@ _SOURCE = Path(__file__).parent.parent / "boot"
 
 @dataclass(frozen=True)
 class Programs:
-    """The boot programs, by what they do."""
+    """The boot programs, by purpose."""
 
     media: bytes  # EFI: starts Setup from the media
     disk: bytes  # EFI: starts the installed system from its EFI partition
@@ -110,12 +110,12 @@ def disk_program(work: Path) -> bytes:
 
 
 def bios_disk_program(work: Path) -> bytes:
-    """What stands behind the master boot record of a disk that a BIOS starts; its first sector loads the rest."""
+    """What follows the master boot record of a disk that a BIOS starts; its first sector loads the rest."""
     return _grub("i386-pc", _BIOS_DISK_MODULES, f"set root=(hd0,msdos1)\n{disk_config('/Boot')}", work)
 
 
 def master_boot_record() -> bytes:
-    """GRUB's boot sector: loads the sector behind it. Its last 72 bytes belong to the disk."""
+    """GRUB's boot sector: loads the next sector. Its last 72 bytes belong to the disk."""
     path = _GRUB / "boot.img"
     if not path.is_file():
         raise HostError("The files of GRUB for a BIOS are not there.", why=f"{path} was not found.", cure=PACKAGES)
@@ -144,10 +144,10 @@ def efisys(made: Programs, work: Path) -> tuple[bytes, bytes]:
 
 
 def etfsboot(bios: bytes, extent: int) -> bytes:
-    """The first 4096 bytes of the BIOS image, told where the whole of it stands on the media.
+    """The first 4096 bytes of the BIOS image, with the place of the whole image on the media.
 
-    GRUB's CD sector reads the rest itself: from the file's extent (2048-byte block, at byte 12) and its length (bytes,
-    at byte 16), which mkisofs calls the boot information table. Byte 8 is the block of the volume descriptor.
+    GRUB's CD sector reads the rest itself. It finds the file's extent (2048-byte block) at byte 12 and its length in
+    bytes at byte 16: mkisofs calls this the boot information table. Byte 8 is the block of the volume descriptor.
     """
     head = bytearray(bios[:ETFSBOOT].ljust(ETFSBOOT, b"\0"))
     struct.pack_into("<III", head, 8, 16, extent, len(bios))

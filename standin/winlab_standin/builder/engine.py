@@ -1,4 +1,4 @@
-"""The PowerShell engine for the media: the one that WINLAB_POWERSHELL names, if it has the doubles' types."""
+"""The PowerShell engine for the media: the one that WINLAB_POWERSHELL names, if it has the fakes' types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winlab.run import run
 VARIABLE = "WINLAB_POWERSHELL"
 PROGRAM = "winlab-ps"
 CURE = "Install the package squashfs-tools."
-# Only winlab's own engine takes the doubles of Windows
+# Only winlab's own engine loads the fakes of Windows
 _ASK = "[bool]('Winlab.Doubles.Machine' -as [type])"
 
 
@@ -26,7 +26,7 @@ def folder() -> Path | None:
 
 
 def named() -> str:
-    """What the variable names; '' if nothing."""
+    """The program that the variable names; '' without the variable."""
     return os.environ.get(VARIABLE, "")
 
 
@@ -34,7 +34,7 @@ def named() -> str:
 def checked(program: Path) -> Path | None:
     """The folder of a program, if it is winlab's engine.
 
-    :raises UsageError: it is no program.
+    :raises UsageError: it is not a program.
     """
     if not os.access(program, os.X_OK):
         raise UsageError(f"{VARIABLE} is '{program}', which is no program.", cure="Correct it, or unset it.")
@@ -46,7 +46,7 @@ def checked(program: Path) -> Path | None:
 
 @functools.cache
 def digest(place: Path) -> str:
-    """SHA-256 over the names and sizes of an engine's files, and over its program."""
+    """The SHA-256 of the names and sizes of an engine's files, and of its program."""
     rows = [(path.relative_to(place), path.stat()) for path in sorted(place.rglob("*")) if path.is_file()]
     whole = hashlib.sha256("".join(f"{name} {about.st_size}\n" for name, about in rows).encode())
     whole.update((place / PROGRAM).read_bytes())
@@ -54,6 +54,6 @@ def digest(place: Path) -> str:
 
 
 def pack(place: Path, target: Path) -> None:
-    """The engine as a squashfs, its program under the name that the guest knows."""
+    """The engine as a squashfs, with its program under the name that the guest expects."""
     target.unlink(missing_ok=True)
     run(["mksquashfs", place, target, "-comp", "zstd", "-b", "256K", "-noappend", "-quiet", "-all-root"], cure=CURE)

@@ -1,4 +1,4 @@
-"""The initial RAM disk of the stand-in, made without root: kernel modules, and a cpio archive written here."""
+"""The initial RAM disk of the stand-in, made without root: kernel modules in a cpio archive that this module writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from winlab.errors import WinlabError
 
-# Loaded by name or for a device that is there; what they need is added by reading the modules.
+# Loaded by name or for a device that exists; the modules that they need are found by reading them.
 WANTED = (
     "virtio_pci,virtio_scsi,virtio_blk,virtio_net,virtio_console,virtio_rng,virtio_balloon,e1000e,e1000,"
     "ahci,ata_piix,sd_mod,sr_mod,nvme,udf,isofs,ntfs3,vfat,nls_cp437,nls_iso8859_1,nls_utf8,nls_ascii,"
@@ -34,7 +34,7 @@ def _name(path: str) -> str:
 def choose(
     files: dict[str, bytes], builtin: Iterable[str], wanted: Iterable[str] = tuple(WANTED.split(","))
 ) -> Modules:
-    """The modules of *wanted* and all they need, from compressed module *files* (path to content).
+    """The modules of *wanted* and all that they need, from compressed module *files* (path to content).
 
     :raises WinlabError: a module is neither among the files nor built into the kernel.
     """

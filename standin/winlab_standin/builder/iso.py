@@ -1,6 +1,6 @@
-"""The ISO itself: a UDF bridge laid out as Microsoft's oscdimg does it.
+"""The ISO itself: a UDF bridge with the layout of Microsoft's oscdimg.
 
-Facts, seen on real media: the ISO9660 tree holds only README.TXT; the El Torito catalog is in sector 22. Its first
+Facts, from real media: the ISO9660 tree has only README.TXT; the El Torito catalog is in sector 22. Its first
 entry is for a BIOS (8 sectors of 512 bytes), the second for UEFI with a sector count of 1. Both images are outside the
 ISO9660 tree.
 """
@@ -94,7 +94,7 @@ def _extent(iso: Any, path: str) -> int:
 
 
 def finish(output: Path, places: dict[str, int], bootmgr: bytes) -> None:
-    """Put the catalog where Microsoft's is, and tell the BIOS image where the rest of it is. Changes our own file."""
+    """Put the catalog where Microsoft's is, and the place of the BIOS image's rest into it. Changes our own file."""
     with output.open("r+b") as iso:
         iso.seek(17 * SECTOR)
         record = iso.read(SECTOR)

@@ -1,4 +1,4 @@
-"""The builder of the stand-in media (the recipes windows-rehearsal...): Debian packages in, Microsoft's layout out.
+"""The builder of the stand-in media (the recipes windows-rehearsal...): Debian packages in Microsoft's layout.
 
 The system inside is the same for every release of Windows: it is made once, for the recipe :data:`FIRST`, and the media
 of other releases take it from there.
@@ -41,19 +41,19 @@ def _pe() -> Path:
 
 
 def _scripts() -> list[Path]:
-    """The PowerShell scripts for Windows workers, which the stand-in plays."""
+    """The PowerShell scripts for Windows workers, which the stand-in simulates."""
     return sorted((data.folder("unattend") / "windows/worker").glob("*.ps1"))
 
 
 def _sources() -> list[Path]:
-    """The files of this package: what the guest gets (root.payload), and what decides where it stands on the media."""
+    """The files of this package: those that the guest gets (root.payload), and those that lay out the media."""
     return sorted(path for path in _PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def fingerprint(recipe: Recipe) -> str:
-    """SHA-256 over all that the media are made of: the release, this package, winlab's scripts, pyspnego's version.
+    """The SHA-256 of all inputs of the media: the release, this package, winlab's scripts, pyspnego's version.
 
-    No module of winlab is among them, so that a change there makes no new media.
+    winlab's modules are not among them, so that a change there makes no new media.
     """
     digest = hashlib.sha256(f"Windows {release(recipe).name}\npyspnego {version('pyspnego')}\n".encode())
     for path in _sources():
@@ -66,7 +66,7 @@ def fingerprint(recipe: Recipe) -> str:
 
 
 def note(recipe: Recipe) -> str:
-    """Who does what winlab's scripts do, in a rehearsal with media of now."""
+    """What does the work of winlab's scripts, in a rehearsal with media made now."""
     if _engine(recipe.build.options if recipe.build else {}):
         return "In the rehearsal, winlab's PowerShell scripts are run by the PowerShell engine of WINLAB_POWERSHELL."
     why = f"{engine.VARIABLE} names another PowerShell" if engine.named() else f"{engine.VARIABLE} names none"
@@ -74,12 +74,12 @@ def note(recipe: Recipe) -> str:
 
 
 def _engine(options: dict[str, Any]) -> Path | None:
-    """The PowerShell engine that media with these options get: the one at hand, unless they are to have none."""
+    """The PowerShell engine that media with these options get: the available one, unless they must have none."""
     return engine.folder() if options.get("engine", True) else None
 
 
 def _known() -> dict[str, bytes]:
-    """What the guest must know of this winlab: the digests of the scripts that it plays."""
+    """What the guest must know of this winlab: the digests of the scripts that it simulates."""
     pe = _pe().read_bytes().replace(b"\n", b"\r\n")  # as it is on CDs
     known = {
         "bootstrap_sha256": hashlib.sha256(_bootstrap().read_bytes()).hexdigest(),
@@ -90,7 +90,7 @@ def _known() -> dict[str, bytes]:
 
 
 def release(recipe: Recipe) -> Release:
-    """The release of Windows that the media of *recipe* play."""
+    """The release of Windows that the media of *recipe* simulate."""
     return RELEASES[recipe.windows] if recipe.windows else DEFAULT
 
 
@@ -140,7 +140,7 @@ def build(request: BuildRequest) -> None:
 
 
 def donor(request: BuildRequest) -> Recipe | None:
-    """The recipe whose media hold the very system that these are to hold; None if they are made from packages."""
+    """The recipe whose media have the same system as these media need; None if it is made from packages."""
     first = plain(recipes.get(FIRST))
     asked, has = (one.get("packages", []) for one in (request.options, first.build.options if first.build else {}))
     other = request.recipe.name != FIRST or _engine(request.options) is not None
@@ -148,7 +148,7 @@ def donor(request: BuildRequest) -> Recipe | None:
 
 
 def plain(recipe: Recipe) -> Recipe:
-    """The recipe of the same media without a PowerShell engine, wherever there is one."""
+    """The recipe of the same media, without a PowerShell engine even if one is available."""
     if recipe.build is None or engine.folder() is None:
         return recipe
     options = {**recipe.build.options, "engine": False}
@@ -156,7 +156,7 @@ def plain(recipe: Recipe) -> Recipe:
 
 
 def _take(request: BuildRequest, first: Recipe) -> System:
-    """The system out of other media, which are made if they are not there."""
+    """The system, taken from other media, which are made if they are missing."""
     other = cache.obtain(first, request.progress, mirror=request.mirror)
     request.packages.update(cache.manifest(other).get("packages", {}))
     request.progress.say(f"taking the system out of the media '{first.name}'")

@@ -18,7 +18,7 @@ from winlab.supply.images.apt import installed
 from winlab_standin.builder import initrd
 
 SUITE = "trixie"
-# What the guest's programs need; Wine runs the real Windows programs. The recipe can name more (options: packages).
+# What the guest's programs need; Wine runs the real Windows programs. A recipe can add more (options: packages).
 PACKAGES = (
     "python3",
     "python3-cryptography",
@@ -40,7 +40,7 @@ PACKAGES = (
     "libwine",
 )
 KERNEL_PACKAGE = "linux-image-amd64"
-# Of no use in a system that is never upgraded; left out to keep the media small.
+# Not useful in a system that is never upgraded; left out to keep the media small.
 PRUNED = (
     "usr/share/doc",
     "usr/share/man",
@@ -114,7 +114,7 @@ wineroot prefix
 
 @dataclass(frozen=True)
 class Root:
-    """What came out: the squashfs, and what the boot loader needs."""
+    """What was made: the squashfs, and what the boot loader needs."""
 
     squashfs: Path
     kernel: bytes
@@ -148,7 +148,7 @@ def _prefix(name: str) -> str:
 
 
 def _kernel(package: Path) -> tuple[bytes, str, initrd.Modules]:
-    """The kernel, its release and the chosen modules, out of its Debian package."""
+    """The kernel, its release and the chosen modules, from its Debian package."""
     unpacked = package.with_suffix(".tar")
     run(["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" > "$2"', "sh", package, unpacked], cure=TOOLS)
     kernel, release, files, builtin = b"", "", {}, []
@@ -178,18 +178,18 @@ def _kernel(package: Path) -> tuple[bytes, str, initrd.Modules]:
 def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path, say: Callable[[str], None]) -> Root:
     """Make the root file system in *work* from the Debian archive at *mirror*.
 
-    *say* is called with what is being done. mmdebstrap picks its own way of working (root, or a user name space).
+    *say* gets lines of progress. mmdebstrap decides how it works (as root, or in a user namespace).
 
     :raises CommandError: the archive can't be reached, or a package does not exist.
     """
     staged, tar, squashfs = work / "standin", work / "root.tar", work / "root.sqfs"
     payload(staged, extra)
-    # The script itself, not its path: a user namespace may not be allowed to read where it lies.
+    # The script itself, not its path: a user namespace may not be allowed to read that folder.
     hook = _HOOK.format(passwd=_ACCOUNTS, home=HOME, kernel=KERNEL_PACKAGE, windows=MODULES)
     arguments = ["--variant=minbase", f"--include={','.join([*PACKAGES, *packages])}"]
     arguments += ['--aptopt=Apt::Install-Recommends "false"']
     arguments += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("doc", "man", "locale", "i18n")]
-    arguments += ["--dpkgopt=force-unsafe-io"]  # should the machine fail, the root is made anew anyway
+    arguments += ["--dpkgopt=force-unsafe-io"]  # if the machine fails, the root is made again anyway
     arguments += [f"--customize-hook=copy-in {shlex.quote(str(staged))} /usr/lib", f"--customize-hook={hook}"]
     arguments += [f"--customize-hook=copy-out /var/cache/kernel.deb {shlex.quote(str(work))}"]
     arguments += ['--customize-hook=rm "$1/var/cache/kernel.deb"']
@@ -199,8 +199,8 @@ def build(mirror: str, packages: list[str], extra: dict[str, bytes], work: Path,
             say(f"packages: {line[3:]}")
 
     say("fetching and unpacking the packages")
-    # Whatever ends winlab, even kill -9, lets mmdebstrap clean up: it has things mounted when it is root, and then
-    # keeps them in the work folder, which goes anyway.
+    # Even if winlab is killed with kill -9, mmdebstrap gets SIGTERM, and cleans up. As root it has mounts; they are in
+    # the work folder, which is removed anyway.
     command: list[str | Path] = ["setpriv", "--pdeathsig=TERM", "mmdebstrap", *arguments, SUITE, tar, mirror]
     stream(command, tell, env={"TMPDIR": str(work)} if os.geteuid() == 0 else {}, cure=TOOLS)
     say("compressing the root file system")

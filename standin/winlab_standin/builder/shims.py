@@ -1,4 +1,4 @@
-"""The two small DLLs that real Windows programs need under Wine 10; what each does stands in shims/*.c.
+"""The two small DLLs that real Windows programs need under Wine 10; shims/*.c says what each does.
 
 They are compiled with the tools that make the boot programs, gcc and binutils. Debian's and Ubuntu's ``ld`` can write
 Windows programs (its emulation ``i386pep``), and gcc knows Windows' calling convention. So no cross compiler has to be
@@ -16,8 +16,8 @@ NAMES = ("pdh", "powrprof")
 PACKAGES = "Install the packages gcc and binutils."
 KERNEL32 = ("CopyFileW", "GetModuleHandleW", "GlobalMemoryStatusEx", "VirtualProtect")
 _SOURCE = Path(__file__).parent.parent / "shims"
-# -fpie: addresses relative to the instruction, as a DLL may be anywhere. The rest: no help from a C library or from
-# Linux' runtime, which are not there, and no notes that the linker would put into the DLL.
+# -fpie: addresses relative to the instruction, because a DLL may be anywhere. The other flags: no C library and no
+# runtime of Linux, which Windows does not have, and no notes that the linker would put into the DLL.
 _FLAGS = [
     "-c",
     "-O2",
@@ -38,7 +38,7 @@ _FLAGS = [
 
 
 def exports(source: str) -> list[str]:
-    """The functions that a shim gives: those that its source marks with EXPORT."""
+    """The functions that a shim provides: those that its source marks with EXPORT."""
     return re.findall(r"^EXPORT \w+ (\w+)\(", source, re.MULTILINE)
 
 

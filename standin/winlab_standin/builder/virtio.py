@@ -1,6 +1,6 @@
-"""The stand-in's virtio drivers: .inf files laid out as virtio-win's, with nothing behind them.
+"""The stand-in's virtio drivers: .inf files in virtio-win's layout, without real drivers.
 
-They are on the stand-in media, so that a rehearsal stages drivers and guest tools as a real installation does.
+They are on the stand-in media, so that a rehearsal prepares drivers and guest tools as a real installation does.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def properties(release: Release, edition: str, installation: str) -> dict[str, s
 
 
 def install(wim: Path, folder: Path, release: Release) -> None:
-    """Capture *folder* as the four editions of a release; the files stand in the WIM once."""
+    """Capture *folder* as the four editions of a release; the WIM has each file once."""
     for number, edition in enumerate(editions(release)):
         about = {
             "FLAGS": edition.flags,
@@ -112,7 +112,7 @@ def install(wim: Path, folder: Path, release: Release) -> None:
 
 
 def add_drivers(tree: Path) -> None:
-    """Put virtio's drivers into a Windows that is to be captured, as rebuilt media have them."""
+    """Put virtio's drivers into a Windows before it is captured, as rebuilt media have them."""
     folder = tree / "Windows/System32/drivers"
     folder.mkdir(parents=True, exist_ok=True)
     for _, _, programs in virtio.DRIVERS.values():
@@ -120,7 +120,7 @@ def add_drivers(tree: Path) -> None:
 
 
 def apply(wim: Path, folder: Path) -> None:
-    """Lay out what :func:`install` captured, in *folder*."""
+    """Write what :func:`install` captured into *folder*."""
     run(["wimlib-imagex", "apply", wim, "1", folder], cure=TOOLS)
 
 
@@ -140,7 +140,7 @@ def boot(wim: Path, folder: Path, release: Release) -> None:
 def offset(wim: Path, content: Path) -> int:
     """Where *content* begins in the uncompressed *wim*, in bytes.
 
-    :raises WinlabError: it is not there in one piece.
+    :raises WinlabError: the WIM does not have it in one piece.
     """
     with (
         wim.open("rb") as whole,

@@ -15,21 +15,21 @@ from winlab_standin.guest.releases import ACCOUNTS, ENGLISH, Windows
 SHADOW = Path("/etc/shadow")
 NTLM = Path("/run/standin/ntlm")
 USERS = ("Administrator", "administrator")
-SAM = "standin-sam.json"  # of these files in System32\\config, the one with the hashes
+SAM = "standin-sam.json"  # in System32\\config: the hashes
 LOCKED = STATE / "locked"  # until when the account is locked, in seconds since 1970
-WRONG, LOCK_SECONDS = 10, 600.0  # passwords that lock it, and for how long (Microsoft, KB5020282)
-NAMED = "standin-account"  # and the one with the built-in account's name, which outlives sysprep
+WRONG, LOCK_SECONDS = 10, 600.0  # wrong passwords that lock it, and for how long (Microsoft, KB5020282)
+NAMED = "standin-account"  # in System32\\config: the built-in account's name, which sysprep keeps
 
 
 def complex_enough(password: str) -> bool:
-    """Windows Server's default rule: 6 characters or more, of three kinds out of four, without the account's name."""
+    """Check Windows Server's default rule: at least 6 characters, three of four kinds, without the account's name."""
     kinds = (str.islower, str.isupper, str.isdigit, lambda character: not character.isalnum())
     enough = sum(any(kind(character) for character in password) for kind in kinds) >= 3
     return len(password) >= 6 and enough and "administrator" not in password.lower()
 
 
 def hashes(password: str) -> dict[str, str]:
-    """What is kept of a password: the crypt(3) hash for sshd, the NT hash for NTLM."""
+    """What is stored of a password: the crypt(3) hash for sshd, the NT hash for NTLM."""
     from spnego._ntlm_raw.crypto import ntowfv1
 
     crypt = run(["openssl", "passwd", "-6", "-stdin"], stdin=password).stdout.strip()
@@ -37,8 +37,8 @@ def hashes(password: str) -> dict[str, str]:
 
 
 class Lockout:
-    """The account's lock: so many wrong passwords, with less than ten minutes from one to the next, lock it. Then the
-    right password is refused, too, for ten minutes."""
+    """The account's lock. A number of wrong passwords, each within ten minutes of the one before, lock the account.
+    Then even the right password is refused for ten minutes."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class Lockout:
         self._wrong, self._last = 0, 0.0
 
     def admits(self, *, right: bool) -> bool:
-        """Count a login with a right or a wrong password; whether it succeeds."""
+        """Count a login with a right or wrong password; returns whether it succeeds."""
         with self._lock:
             if is_locked(self._clock()):
                 return False
@@ -65,18 +65,18 @@ def is_locked(now: float) -> bool:
 
 
 def store(path: Path, password: str) -> None:
-    """Keep a new password's hashes in *path*."""
+    """Store a new password's hashes in *path*."""
     path.write_text(json.dumps(hashes(password)), encoding="ascii")
 
 
 def name(config: Path, windows: Windows) -> str:
-    """The name of the built-in account: the one that *windows* gave it, until it gets another (:func:`rename`)."""
+    """The name of the built-in account: the one that *windows* gave it, until :func:`rename` changes it."""
     path = config / NAMED
     return path.read_text(encoding="utf-8") if path.is_file() else windows.account
 
 
 def rename(config: Path, windows: Windows, computer: str) -> None:
-    """Call the built-in account Administrator, in whatever language Windows was installed."""
+    """Call the built-in account Administrator, whatever the language of Windows is."""
     if name(config, windows) != ACCOUNTS[ENGLISH]:
         (config / NAMED).write_text(ACCOUNTS[ENGLISH], encoding="utf-8")
         activate(config, windows, computer)
@@ -90,7 +90,7 @@ def ntlm_lines(nt: str, computer: str, account: str = ACCOUNTS[ENGLISH]) -> str:
 
 
 def activate(config: Path, windows: Windows, computer: str) -> None:
-    """Make the password that is kept in the folder *config* count on the running system."""
+    """Make the password that is stored in the folder *config* valid on the running system."""
     kept = json.loads((config / SAM).read_text(encoding="ascii"))
     account = name(config, windows)
     users = USERS if account in USERS else ()

@@ -1,9 +1,9 @@
 """Answer files: how Setup finds one, reads it, and refuses it.
 
 The search order is Microsoft's ("Methods for running Windows Setup", "Windows Setup automation overview"). The settings
-are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Setup checks a pass
-when it comes to it; so does this, but for offlineServicing, checked at the start. Where Windows silently ignores a
-setting (a component or setting in a pass in which it has no effect), the stand-in refuses, so that the mistake is seen.
+are those of the Unattended Windows Setup Reference (reference.json; facts by Microsoft, CC BY 4.0). Like Setup, this
+checks each pass when it begins, except for offlineServicing, which it checks at the start. Windows silently ignores a
+component or setting in a pass in which it has no effect. The stand-in refuses it, so that the mistake is visible.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOKEN = "31bf3856ad364e35"  # noqa: S105  # the public key token of Microsoft's 
 
 
 class AnswerError(Exception):
-    """Setup refuses the answer file. The text is Setup's own way of saying it; ``detail`` is for the log."""
+    """Setup refuses the answer file. The text is Setup's own message; ``detail`` is for the log."""
 
     def __init__(self, message: str, detail: str = "") -> None:
         super().__init__(message)
@@ -75,7 +75,7 @@ def reference() -> dict[str, Any]:
 
 
 def invalid(path: str, step: str, detail: str, component: str = "") -> AnswerError:
-    """Setup's refusal of a file, or of what it says for one pass."""
+    """Setup's refusal of a file, or of its settings for one pass."""
     if component:
         text = (
             f"Windows could not parse or process the unattend answer file [{path}] for pass [{step}]. "
@@ -137,15 +137,15 @@ def passes(root: Node) -> set[str]:
 def candidates(
     removable: Iterable[Path], discs: Iterable[Path], sources: Path | None, name: str = NAME
 ) -> Iterator[Path]:
-    """Where Setup looks for an answer file: roots of removable writable media, then of CDs, both by drive letter, then
-    ``\\sources`` of the distribution. The name's case does not matter."""
+    """Where Setup looks for an answer file: in the roots of removable writable media, then of CDs, both by drive
+    letter, then in ``\\sources`` of the distribution. The name's case does not matter."""
     for folder in [*removable, *discs, *([sources] if sources else [])]:
         if folder.is_dir():
             yield from sorted(child for child in folder.iterdir() if child.name.lower() == name and child.is_file())
 
 
 def find(places: Iterable[Path], step: str = "windowsPE") -> tuple[Path, Node] | None:
-    """The first file among *places* that has settings for the pass *step*; others are passed over.
+    """The first file among *places* that has settings for the pass *step*; others are ignored.
 
     :raises AnswerError: a file that comes before it can't be read.
     """
@@ -157,9 +157,9 @@ def find(places: Iterable[Path], step: str = "windowsPE") -> tuple[Path, Node] |
 
 
 def refuse_second(taken: Path, places: Iterable[Path], step: str) -> None:
-    """Refuse a second answer file: which one counts depends on drive letters, and 2016 and before stop at it.
+    """Refuse a second answer file: drive letters decide which one is used, and Setup of 2016 and before stops at it.
 
-    :raises AnswerError: there is one beside *taken*.
+    :raises AnswerError: there is a second one in addition to *taken*.
     """
     for other in places:
         if other != taken:
@@ -178,7 +178,7 @@ def components(root: Node, step: str) -> list[Node]:
 
 
 def component(root: Node, step: str, name: str) -> Node:
-    """One component of a pass; an empty one if it is not there."""
+    """One component of a pass; an empty one if it is missing."""
     for node in components(root, step):
         if node.attributes.get(("", "name"), "").lower() == name.lower():
             return node
@@ -188,7 +188,7 @@ def component(root: Node, step: str, name: str) -> Node:
 def check(
     root: Node, step: str, path: str = "", languages: Sequence[str] = LANGUAGES, *, gapless: bool = False
 ) -> None:
-    """Check all that a file says for the pass *step*.
+    """Check all settings of a file for the pass *step*.
 
     :param languages: those of the media.
     :param gapless: numbers in ``Order`` must have no gaps.
@@ -217,11 +217,11 @@ def check(
 
 
 def _check_order(node: Node, name: str, step: str, path: str) -> None:
-    """Refuse numbers with gaps in a list of commands, which Setup from build 26040 on was seen to refuse.
+    """Refuse numbers with gaps in a list of commands, as Setup from build 26040 does by its users' logs.
 
     Commands at logon may have gaps, as many public answer files do, but no number twice.
 
-    :raises AnswerError: there are some.
+    :raises AnswerError: there are gaps.
     """
     for parent in (node, *node.all("RunSynchronous"), *node.all("FirstLogonCommands")):
         orders = sorted(number(child.value("Order")) for child in parent.children if child.name.endswith("Command"))
@@ -234,7 +234,7 @@ def _check_order(node: Node, name: str, step: str, path: str) -> None:
 
 
 def _check_abilities(node: Node, name: str, step: str, path: str, languages: Sequence[str]) -> None:
-    """Refuse what is valid, but not there on these media."""
+    """Refuse what is valid, but not available on these media."""
     language = node.value("UILanguage", languages[0]) if name in LOCALES else languages[0]
     if language.lower() not in [one.lower() for one in languages]:
         theirs = ", ".join(languages)
@@ -294,7 +294,7 @@ def _check_children(
 
 
 def number(text: str) -> int:
-    """A number as answer files hold them: decimal, or hexadecimal after ``0x``.
+    """A number as answer files have them: decimal, or hexadecimal after ``0x``.
 
     :raises ValueError: it is none.
     """
@@ -304,7 +304,7 @@ def number(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """A number in decimal, so that two spellings of it are the same; anything else as it is."""
+    """A number in decimal, so that two spellings of it are equal; anything else unchanged."""
     try:
         return str(number(text))
     except ValueError:
@@ -338,9 +338,9 @@ def _bad_value(node: Node, kind: str, limits: dict[str, Any]) -> str:
 def password(node: Node | None) -> str | None:
     """The password in an element such as ``AdministratorPassword``; None if there is none.
 
-    With ``PlainText`` false, Windows keeps base64 of UTF-16LE of the password and the element's own name.
+    With ``PlainText`` false, Windows expects base64 of UTF-16LE of the password and the element's own name.
 
-    :raises ValueError: it is not encoded so.
+    :raises ValueError: it is not encoded like this.
     """
     if node is None or node.first("Value") is None:
         return None
@@ -358,7 +358,7 @@ def password(node: Node | None) -> str | None:
 
 def commands(node: Node, path: str, text: str) -> list[str]:
     """The commands at *path* (``RunSynchronous/RunSynchronousCommand``, ...) in their ``Order``; *text* names the child
-    that holds the command."""
+    that has the command."""
     items = sorted(node.all(path), key=lambda item: number(item.value("Order") or "0"))
     return [item.value(text) for item in items]
 
@@ -374,7 +374,7 @@ def driver_paths(root: Node) -> list[str]:
 
 
 def encoding(data: bytes) -> str:
-    """How the bytes of an XML file are written: by the mark at the start, or by what the declaration says."""
+    """The encoding of an XML file: by the byte order mark, or by the declaration."""
     for start, name in (
         (BOM_UTF8, "utf-8-sig"),
         (BOM_UTF16_LE, "utf-16"),
@@ -389,8 +389,8 @@ def encoding(data: bytes) -> str:
 
 
 def conceal(data: bytes) -> bytes:
-    """The file as Windows caches it: ``*SENSITIVE*DATA*DELETED*`` stands for passwords and product keys. The encoding
-    stays."""
+    """The file as Windows caches it, with ``*SENSITIVE*DATA*DELETED*`` in place of passwords and product keys. The
+    encoding stays."""
     how = encoding(data)
     text = data.decode(how)
     for name in ("AdministratorPassword", "OfflineAdministratorPassword", "Password"):

@@ -1,7 +1,7 @@
-"""What all modules of the guest stand on: how the stand-in fails, and how it starts programs.
+"""What all modules of the guest use: the stand-in's errors, and how it starts programs.
 
-winlab has the like for the host (``winlab.errors``, ``winlab.run``). The guest has its own, so that nothing of winlab
-is on the media: what changes in winlab makes no new media.
+winlab has the same for the host (``winlab.errors``, ``winlab.run``). The guest has its own, so that no part of winlab
+is on the media, and a change in winlab makes no new media.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONG = 400  # characters of its command line
 
 
 class StandinError(Exception):
-    """The stand-in can't go on: what happened, and why."""
+    """The stand-in can't continue: what happened, and why."""
 
     def __init__(self, what: str, *, why: str = "") -> None:
         super().__init__(f"{what}\n  why: {why}" if why else what)
@@ -62,7 +62,7 @@ def _words(args: Sequence[str | Path]) -> list[str]:
 
 
 def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
-    """This process's variables and *more*; programs speak English, since what they print is read."""
+    """This process's variables and *more*; programs print English, because their output is parsed."""
     return {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
 
 
@@ -78,7 +78,7 @@ def run(
     """Run a program to its end.
 
     :param check: raise :class:`CommandError` if the exit code is not 0.
-    :param timeout: seconds; past it the program is killed.
+    :param timeout: seconds, after which the program is killed.
     :param env: variables added to this process's own.
     :raises StandinError: the program is not installed, or took longer than *timeout*.
     """
@@ -112,7 +112,7 @@ def stream(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> int:
-    """Run a long program and hand every line it prints (both streams) to *on_line* as it comes; its exit code.
+    """Run a long program and pass every line of both streams to *on_line* at once; returns its exit code.
 
     The program is ended if *on_line* raises.
 
@@ -139,9 +139,9 @@ def stream(
 
 
 def start(args: Sequence[str | Path], *, log: Path | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Start a program that goes on by itself, in a group of its own; its process id.
+    """Start a program that keeps running, in its own process group; returns its process id.
 
-    :param env: all of its variables; else this process's.
+    :param env: all of its variables; without it, this process's.
     :raises StandinError: the program is not installed.
     """
     words = _words(args)
@@ -169,11 +169,11 @@ def converse(
     *,
     env: Mapping[str, str],
 ) -> int:
-    """Run a program with input and both streams, line by line with Windows' line ends; its exit code, or the negative
-    number of the signal that ended it.
+    """Run a program with input and both streams, line by line with Windows' line ends. Returns its exit code, or the
+    negative number of the signal that ended it.
 
-    *read* is not waited for: input may come late, or never. *check* is called each second; if it or a writer raises,
-    the program is ended, with all that it has started.
+    This does not wait for *read*: input may come late, or never. *check* is called each second; if it or a writer
+    raises, the program is ended, with everything that it has started.
 
     :param env: all of its variables.
     """
@@ -214,7 +214,7 @@ def converse(
 
 
 def feed(pipe: IO[str], read: Callable[[], str]) -> None:
-    """Give a program its input, as far as it takes it."""
+    """Give a program its input, as long as it reads it."""
     with contextlib.suppress(OSError, ValueError), pipe:
         pipe.write(read())
 

@@ -1,4 +1,4 @@
-"""Batch files: winlab's pe.cmd alone, played. It must be that very file, with the line ends that cmd.exe wants."""
+"""Batch files: only winlab's pe.cmd, simulated. It must be exactly that file, with the line ends that cmd.exe needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KNOWN = Path("/usr/lib/standin/known.json")
 
 
 def play(path: Path | None, world: World, err: Callable[[str], None], known: Path = KNOWN) -> int:
-    """Do what ``pe.cmd`` does in Windows PE: name the serial port, tell the phase, watch Setup's log of errors.
+    """Do what ``pe.cmd`` does in Windows PE: name the serial port, report the phase, watch Setup's error log.
 
     :returns: the exit code; not 0 for any other file.
     """

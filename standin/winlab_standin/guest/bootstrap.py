@@ -1,4 +1,4 @@
-"""What winlab's bootstrap.ps1 does in Windows, done here. Only that very script is played: its digest must be known."""
+"""Simulates winlab's bootstrap.ps1. It must be exactly that script: its digest must be known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from winlab_standin.guest.releases import NO_OPENSSH
 from winlab_standin.guest.world import World
 
 KNOWN = Path("/usr/lib/standin/known.json")
-OWN_KEYS = Path("Users/Administrator/.ssh/authorized_keys")  # where the last of these is, too
+OWN_KEYS = Path("Users/Administrator/.ssh/authorized_keys")  # sshd may also read them there
 SSH_FILES = ("ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "administrators_authorized_keys")
 ANSWERS = ("unattend.xml", "unattend-original.xml")  # the copies that Setup leaves in Panther
 CONFIG = Path("Windows/System32/config")
@@ -26,13 +26,13 @@ _WINLOGON = r"HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Wi
 
 
 class RefusedError(Exception):
-    """The script is not the one that the media know, or what it needs is missing."""
+    """The script is not the one that the media know, or something that it needs is missing."""
 
 
 def known(script: bytes, facts: dict[str, str]) -> None:
-    """Hold a script against the one that the media know.
+    """Compare a script with the one that the media know.
 
-    :raises RefusedError: it is another one.
+    :raises RefusedError: it is different.
     """
     if hashlib.sha256(script).hexdigest() != facts.get("bootstrap_sha256"):
         raise RefusedError(
@@ -60,7 +60,7 @@ def pem(pfx: bytes, password: str) -> tuple[bytes, bytes]:
 
 
 def keep_certificate(config: Path, chain: bytes, key: bytes) -> None:
-    """Have WinRM's listener use this certificate from its next start on. *config*: System32\\config."""
+    """Have WinRM's listener use this certificate from its next start. *config*: System32\\config."""
     (config / "standin-winrm.crt").write_bytes(chain)
     (config / "standin-winrm.key").write_bytes(key)
 
@@ -68,7 +68,7 @@ def keep_certificate(config: Path, chain: bytes, key: bytes) -> None:
 def play(folder: Path, world: World, root: Path = C) -> None:
     """Do what ``winlab\\bootstrap.ps1`` in *folder* does.
 
-    :raises RefusedError: see above; the serial port has been told.
+    :raises RefusedError: see above; it was reported on the serial port.
     """
     try:
         known((folder / "bootstrap.ps1").read_bytes(), json.loads(KNOWN.read_text()))
@@ -81,7 +81,7 @@ def play(folder: Path, world: World, root: Path = C) -> None:
         transcript.write("Windows PowerShell transcript start (winlab's stand-in)\r\n")
         try:
             _play(folder, world, root)
-        except Exception as error:  # the script, too, catches whatever goes wrong
+        except Exception as error:  # the script, too, catches every error
             text = " ".join(str(error).split())
             world.serial(f"winlab: error=bootstrap: {text}\r\n")
             world.serial("winlab: BEGIN dump\r\nwinlab: END dump\r\n")
@@ -121,7 +121,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
     world.serial("winlab: phase=ssh\r\n")
     try:
         _install_sshd(folder, world, root)
-    except (OSError, RefusedError) as error:  # winlab's own work goes by WinRM
+    except (OSError, RefusedError) as error:  # winlab itself uses WinRM
         world.serial(f"winlab: warning=ssh: {' '.join(str(error).split())}\r\n")
 
     world.registry.add(_POLICIES, "LocalAccountTokenFilterPolicy", "REG_DWORD", "1")
@@ -138,7 +138,7 @@ def _play(folder: Path, world: World, root: Path) -> None:
         )
     (root / "winlab/ready.txt").write_bytes(f"{node['node']}\r\n".encode("ascii"))
     run(["sync"])
-    if not world.port_is_taken():  # the script warns in its log, and goes on
+    if not world.port_is_taken():  # otherwise the script warns in its log, and continues
         world.serial("winlab: phase=ready\r\n")
 
 
@@ -157,7 +157,7 @@ def _install_sshd(folder: Path, world: World, root: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a tree to C:; the case of names that are there already does not matter."""
+    """Copy a tree to C:; the case of existing names does not matter."""
     for path in sorted(source.iterdir()):
         place = match(target, path.name)
         if path.is_dir():
@@ -168,7 +168,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _tidy(world: World, root: Path) -> None:
-    """Whatever happened: automatic logon ends, and no copy of the answer file stays."""
+    """In any case, end automatic logon, and remove all copies of the answer file."""
     with contextlib.suppress(OSError):
         world.registry.add(_WINLOGON, "AutoAdminLogon", "REG_SZ", "0")
         world.registry.add(_WINLOGON, "AutoLogonCount", "REG_DWORD", "0")
@@ -179,7 +179,7 @@ def _tidy(world: World, root: Path) -> None:
 
 
 def restart(service: str, limit: float = 90.0) -> None:
-    """Have the first process start a service anew, and wait until it runs.
+    """Have the first process restart a service, and wait until it runs.
 
     :raises RefusedError: it does not start, or the first process does not answer within *limit* seconds.
     """

@@ -1,7 +1,7 @@
-"""What a script in the PowerShell engine asks of Windows: doubles/standin.ps1 asks at a socket, this answers.
+"""What a script in the PowerShell engine asks of Windows: ``doubles/standin.ps1`` asks on a socket, this answers.
 
-Each run of the engine has a bridge of its own, with a folder in which drives are links and the registry is a file. What
-the script has set there is done before each answer, so that things happen in the script's order.
+Each run of the engine has its own bridge, with a folder in which drives are links and the registry is a file. Before
+each answer, the bridge applies what the script has set there, so that everything happens in the script's order.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _PORT = threading.Lock()  # the serial port: one program at a time has it open
 
 
 def native_line(words: list[str]) -> str:
-    """A command line as Windows PowerShell makes it of arguments: quotes around those with spaces, and none of their
+    """The command line that Windows PowerShell makes of arguments: quotes around those with spaces, and none of their
     own quotes escaped. Source: about_Parsing, "Passing arguments that contain quote characters", of 7.3."""
     return " ".join(f'"{word}"' if re.search(r"\s", word) or not word else word for word in words)
 
 
 class Bridge:
-    """The answers. *machine* is what players work on; *do* does what a scheduled task does."""
+    """The answers. *machine* is what scripts work on; *do* does what a scheduled task does."""
 
     def __init__(self, machine: Machine, shell: Shell, folder: Path, tasks: Tasks, do: Callable[[Task], None]) -> None:
         self.machine = machine
@@ -80,7 +80,7 @@ class Bridge:
         }
 
     def begin(self) -> None:
-        """Lay the folder out."""
+        """Fill the folder."""
         self.folder.mkdir(parents=True)
         for letter, place in self.machine.world.drives.letters.items():
             (self.folder / letter.lower()).symlink_to(place)
@@ -88,7 +88,7 @@ class Bridge:
         self._write_routes()
 
     def end(self) -> None:
-        """Do what the script has set last."""
+        """Apply what the script has set since the last request."""
         self._sync()
         self.close_port()
         faultplayers.settle_fill(self.machine)
@@ -106,7 +106,7 @@ class Bridge:
         except (OSError, StandinError, ScriptError, bootstrap.RefusedError) as error:
             self.hives.write()
             tell({"error": " ".join(str(error).split())})
-        except Exception as error:  # this is a thread: without this nobody would hear of it
+        except Exception as error:  # in a thread, it would be lost otherwise
             bug()
             tell({"error": f"a bug of the stand-in: {type(error).__name__}: {error}"})
 
@@ -173,7 +173,7 @@ class Bridge:
         return self.machine.world.drives.letters[letter[1].upper()] if letter else Path(name)
 
     def _windows(self, word: str) -> str:
-        """A path below the folder, as Windows would have it."""
+        """A path below the folder, as a Windows path."""
         match = re.fullmatch(rf"{re.escape(str(self.folder))}/([a-z])(/.*)?", word)
         return f"{match[1].upper()}:" + (match[2] or "/").replace("/", "\\") if match else word
 
@@ -215,7 +215,7 @@ class Bridge:
         self.close_port()
 
     def close_port(self) -> None:
-        """Let others have the serial port."""
+        """Release the serial port."""
         if self.has_port:
             _PORT.release()
         self.has_port = False
@@ -244,7 +244,7 @@ class Tasks:
 
 
 def _lines(kind: str, tell: Answer) -> Callable[[str], None]:
-    """A writer that hands on whole lines."""
+    """A writer that passes on complete lines."""
 
     def write(text: str) -> None:
         for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n"):
@@ -275,7 +275,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 def serve(bridge: Bridge, path: Path) -> socketserver.BaseServer:
-    """Answer at the socket *path*, in a thread; ``shutdown`` and ``server_close`` of what comes back end it."""
+    """Answer on the socket *path*, in a thread; ``shutdown`` and ``server_close`` of the result end it."""
     server = _Server(str(path), bridge)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True).start()
     return server

@@ -1,8 +1,8 @@
-"""Players of the scripts that make the worker a node: join, cni, proxy, push, load, logs (see scripts.py).
+"""Simulates the scripts that make the worker a node: join, cni, proxy, push, load, logs (see scripts.py).
 
-kubeadm.exe, kubelet.exe and ctr.exe are really run. Two things are not real. The network of HNS is only written down,
-though the connection is really dropped as Windows drops it. kube-proxy's program is run once, to see that it takes its
-flags and its configuration, and ends on Wine; so is the runner of its logs.
+kubeadm.exe, kubelet.exe and ctr.exe really run. Two things are not real. The network of HNS is only recorded, although
+the connection is really dropped as in Windows. kube-proxy's program runs only once, to check that it accepts its flags
+and its configuration; then it ends on Wine. The same is true of the runner of its logs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ROUTES = "winlab/routes.json"
 CNI_RECORD = "winlab/cni.json"
 KUBEADM_LOG = "var/log/kubeadm/join.log"
 TOKEN = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
-NO_KERNEL = "kernel is not compatible"  # what kube-proxy.exe says on Wine when all else is right
+NO_KERNEL = "kernel is not compatible"  # what kube-proxy.exe prints on Wine when everything else is right
 LOGS = {
     "kubelet": "var/log/kubelet/kubelet.log",
     "containerd": CONTAINERD_LOG,
@@ -67,7 +67,7 @@ LEFTOVERS = (
     "var/lib/kubelet/pki",
     JOINED_BY,
 )
-# In the order in which they are stopped
+# In the order in which they must be stopped
 SERVICES = {
     "kubelet.exe": ["kubelet"],
     "kube-proxy.exe": ["kube-proxy"],
@@ -79,7 +79,7 @@ SERVICES = {
 def endpoint(configuration: str) -> str:
     """The server of a JoinConfiguration.
 
-    :raises ScriptError: it is none, or names no server.
+    :raises ScriptError: it is not one, or names no server.
     """
     if not re.search(r"^kind:\s*JoinConfiguration\s*$", configuration, re.MULTILINE):
         raise ScriptError("settings.configuration is no JoinConfiguration.")
@@ -90,7 +90,7 @@ def endpoint(configuration: str) -> str:
 
 
 def servers(machine: Machine) -> list[str]:
-    """The servers that this node has joined by: its kubeconfig's, and the one that was asked for."""
+    """The servers that this node has joined through: its kubeconfig's, and the one that was requested."""
     text = machine.c("etc/kubernetes/kubelet.conf").read_text()
     found = re.findall(r'^\s*server:\s*"?https://([^\s"]+)', text, re.MULTILINE)
     noted = machine.c(JOINED_BY)
@@ -98,7 +98,7 @@ def servers(machine: Machine) -> list[str]:
 
 
 def clear_half_join(machine: Machine) -> None:
-    """Remove what an interrupted join left: it would stop kubeadm's checks."""
+    """Remove what an interrupted join left, because kubeadm's checks would fail."""
     there = [machine.c(name) for name in LEFTOVERS if machine.c(name).exists()]
     if not there:
         return
@@ -109,7 +109,7 @@ def clear_half_join(machine: Machine) -> None:
 
 
 def join(machine: Machine, given: Settings) -> dict[str, Any]:
-    """join.ps1: kubeadm.exe really joins; its configuration, which holds the token, never stays."""
+    """join.ps1: kubeadm.exe really joins; its configuration, which has the token, is always removed."""
     if machine.services.state("kubelet") == "absent":
         raise ScriptError("The kubelet is no service yet: kubelet.ps1 comes first.")
     if machine.services.state("containerd") != "running":
@@ -126,7 +126,7 @@ def join(machine: Machine, given: Settings) -> dict[str, Any]:
             machine.services.start("kubelet")
         return {"joined": True, "changed": False}
     clear_half_join(machine)
-    wait_for_cri(machine)  # on Wine the first client of a pipe may be cut off, and kubeadm.exe asks only once
+    wait_for_cri(machine)  # on Wine the first client of a pipe may be cut off, and kubeadm.exe tries only once
     log = machine.c(KUBEADM_LOG)
     log.parent.mkdir(parents=True, exist_ok=True)
     secret = machine.c(JOIN)
@@ -161,8 +161,8 @@ def join(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def search_path(machine: Machine) -> str:
-    """What the scripts add to PATH. kubeadm.exe looks for kubelet.exe there, and refuses to join without it, so this
-    must be no more than they really do."""
+    """What the scripts add to PATH: exactly that, because kubeadm.exe looks for kubelet.exe there, and refuses to join
+    without it."""
     texts = [(machine.cd / "scripts" / name).read_text(encoding="utf-8") for name in ("common.ps1", "join.ps1")]
     return r"C:\k" if any("$env:PATH" in text for text in texts) else ""
 
@@ -187,7 +187,7 @@ def confirm_network(network: dict[str, Any]) -> None:
 
 
 def cni(machine: Machine, given: Settings) -> dict[str, Any]:
-    """cni.ps1: the files are real, the network is written down."""
+    """cni.ps1: the files are real, the network is only recorded."""
     need_joined(machine)
     folder, kept = machine.c(NETWORKS), machine.c(CNI_RECORD)
     files = {str(name): str(text) for name, text in (given.get("files") or {}).items()}
@@ -215,7 +215,7 @@ def cni(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def make_network(machine: Machine, network: dict[str, Any]) -> bool:
-    """Write a network of HNS down, and have the connection dropped; whether it is new. Then its ID is, too."""
+    """Record a network of HNS with a new ID, and drop the connection, if it is new; returns whether it is."""
     row = {**network, "ID": str(uuid.uuid4()), "Name": network["name"]}
     there = machine.node.networks().get(network["name"])
     if there and {**there, "ID": row["ID"]} == row:
@@ -227,7 +227,7 @@ def make_network(machine: Machine, network: dict[str, Any]) -> bool:
 
 
 def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
-    """proxy.ps1: the files are real; kube-proxy.exe is tried once, its service is a pretence."""
+    """proxy.ps1: the files are real; kube-proxy.exe is tried once, and its service only pretends to run."""
     need_joined(machine)
     if not machine.c("k/kube-proxy.exe").is_file():
         raise ScriptError("C:\\k\\kube-proxy.exe is missing: binaries.ps1 comes first.")
@@ -254,9 +254,9 @@ def proxy(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def try_proxy(command: str) -> None:
-    """Run a service's command, not as a service, and without a log file, so that its output is seen.
+    """Run a service's command, not as a service, and without a log file, so that its output can be checked.
 
-    On Wine kube-proxy.exe ends. Neither it nor the runner of its logs must have anything else to say.
+    On Wine kube-proxy.exe ends. Neither it nor the runner of its logs may report anything else.
 
     :raises ScriptError: a flag or the configuration is refused.
     """
@@ -270,7 +270,7 @@ def try_proxy(command: str) -> None:
 
 
 def routes(machine: Machine, given: Settings) -> dict[str, Any]:
-    """routes.ps1: the routes are real, in the Linux below."""
+    """routes.ps1: the routes are real, in the Linux that runs the stand-in."""
     need_joined(machine)
     wanted: dict[str, str] = {}
     for row in given.get("routes") or []:
@@ -298,7 +298,7 @@ def routes(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def push(machine: Machine, given: Settings) -> dict[str, Any]:
-    """push.ps1: another build of one program, or the original one back."""
+    """push.ps1: install another build of one program, or restore the original."""
     name = str(given.get("program", ""))
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*\.exe", name):
         raise ScriptError(f"'{name}' is no name of a program.")
@@ -330,7 +330,7 @@ def push(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def load(machine: Machine, given: Settings) -> dict[str, Any]:
-    """load.ps1: the images of the CD into containerd's store."""
+    """load.ps1: import the CD's images into containerd's store."""
     del given
     if machine.services.state("containerd") != "running":
         raise ScriptError("containerd does not run: containerd.ps1 comes first.")

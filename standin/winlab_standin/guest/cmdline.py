@@ -10,7 +10,7 @@ OPERATORS = ("&&", "||", "&", "|")
 
 
 class SyntaxFault(Exception):
-    """cmd.exe would say that the line makes no sense."""
+    """The line is not valid for cmd.exe."""
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Redirection:
 
 @dataclass
 class Simple:
-    """One command: its raw text, redirections taken out."""
+    """One command: its raw text, without redirections."""
 
     text: str
     redirections: list[Redirection] = field(default_factory=list)
@@ -195,7 +195,7 @@ def _redirection(reader: _Reader, words: str) -> tuple[str, Redirection]:
 
 
 def split(text: str) -> list[str]:
-    """Words as a C program on Windows gets them: blanks part them, double quotes hold them together."""
+    """Words as a C program on Windows gets them: separated by blanks, kept together by double quotes."""
     words, word, quoted, any_ = [], "", False, False
     at = 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""The commands of cmd.exe and of System32 that the stand-in knows. Each does what it says, or fails; none pretends."""
+"""The commands of cmd.exe and of System32 that the stand-in knows. Each really does its work, or fails."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def delete(shell: Shell, rest: str, streams: Streams) -> int:
         if real is not None and real.is_file():
             real.unlink()
         elif real is not None and not real.exists():
-            # A file that is not there is no failure to del
+            # for del, a missing file is not a failure
             streams.err(f"Could Not Find {shell.world.drives.absolute(name, shell.cwd)}\r\n")
         else:
             streams.err(f"The stand-in's del removes single files only, not {name}\r\n")
@@ -264,7 +264,7 @@ def cmd(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def start(shell: Shell, rest: str, streams: Streams) -> int:
-    """``start ["TITLE"] [/min] COMMAND``: here it is waited for, though nobody hears it."""
+    """``start ["TITLE"] [/min] COMMAND``: here this waits for the command, although no one reads its output."""
     del streams
     line = re.sub(r'(?i)^\s*("[^"]*"\s*)?(/min\b\s*)?', "", rest)
     Shell(shell.world, shell.commands, dict(shell.variables), shell.cwd, 0, shell.cancelled, shell.alone).run(

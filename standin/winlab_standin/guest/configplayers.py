@@ -1,4 +1,4 @@
-"""The player of configure.ps1 (see scripts.py): files are really written, values are in the stand-in's registry."""
+"""Simulates configure.ps1 (see scripts.py): files are really written, values are in the stand-in's registry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = {"string": "REG_SZ", "dword": "REG_DWORD", "multistring": "REG_MULTI_SZ"
 
 
 def configure(machine: Machine, given: Settings) -> dict[str, Any]:
-    """configure.ps1: has exactly these files and registry values of add-ons."""
+    """configure.ps1: make these the node's only files and registry values of add-ons."""
     files = {str(path): str(text) for path, text in (given.get("files") or {}).items()}
     for path in files:
         if not re.fullmatch(r'[A-Za-z]:\\[^/:*?"<>|]+', path) or re.search(r"\\\.\.?(\\|$)", path):
@@ -49,12 +49,12 @@ def configure(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def files(machine: Machine) -> dict[str, str]:
-    """What status.ps1 says of the files."""
+    """What status.ps1 reports about the files."""
     return {path: digest(machine.c(_inner(path))) for path in _record(machine)["files"]}
 
 
 def values(machine: Machine) -> dict[str, str]:
-    """What status.ps1 says of the registry values."""
+    """What status.ps1 reports about the registry values."""
     rows = _record(machine)["registry"]
     return {rf"{row['key']}\{row['name']}": _value(machine, row["key"], row["name"]) for row in rows}
 
@@ -70,7 +70,7 @@ def _inner(path: str) -> str:
 
 
 def _value(machine: Machine, key: str, name: str) -> str:
-    """A value as settings.registry has it: its type, a space, its data; empty where there is none."""
+    """A value as in settings.registry: its type, a space, its data; empty if it does not exist."""
     found = machine.world.registry.find(full(key) or key)
     kind, data = next((row for at, row in (found[1] if found else {}).items() if at.lower() == name.lower()), ("", ""))
     shown = {there: mine for mine, there in KINDS.items()}.get(kind)

@@ -26,8 +26,8 @@ def _size(name: str) -> int:
 
 
 def disks(drivers: frozenset[str]) -> tuple[list[tuple[Path, int]], tuple[str, ...]]:
-    """Fixed disks in their order, with their sizes in bytes; and the devices whose disks are not seen for want of
-    *drivers*."""
+    """Fixed disks in their order, with their sizes in bytes; and the devices whose disks are not visible because
+    *drivers* are missing."""
     found: list[tuple[Path, int]] = []
     blind: set[str] = set()
     for pattern in ("sd*", "vd*", "nvme*n*"):
@@ -63,15 +63,15 @@ def partition(disk: Path, number: int) -> Path:
 
 
 def mount(device: Path, folder: Path, kinds: tuple[str, ...], options: str = "ro") -> bool:
-    """Mount a device with the first file system that fits; whether one did."""
+    """Mount a device with the first file system that fits; returns whether one did."""
     folder.mkdir(parents=True, exist_ok=True)
     tries = (run(["mount", "-t", kind, "-o", options, device, folder], check=False) for kind in kinds)
     return any(result.returncode == 0 for result in tries)
 
 
 def letters(installation: Path | None, first: str = "D") -> Iterator[tuple[str, Path, Path]]:
-    """Give drive letters to CDs, then to removable disks: (letter, folder, device). *installation* is the CD that the
-    media are mounted from already, at /media."""
+    """Give drive letters to CDs, then to removable disks: (letter, folder, device). *installation* is the CD with the
+    media, which is already mounted at /media."""
     letter = ord(first)
     for device in [*discs(), *removable()]:
         folder = MEDIA / chr(letter) if MEDIA.is_dir() and installation is None else Path("/run/drives") / chr(letter)
@@ -85,8 +85,8 @@ def letters(installation: Path | None, first: str = "D") -> Iterator[tuple[str, 
 
 
 class Drives:
-    """The CD drives of the installed system. Each has its letter from D: on, with or without a disc, as in Windows;
-    discs are mounted and unmounted as they come and go."""
+    """The CD drives of the installed system. Each has its letter, from D:, with or without a medium, as in Windows.
+    Media are mounted when they are inserted, and unmounted when they are ejected."""
 
     def __init__(self, media: Path = MEDIA) -> None:
         self.media = media
@@ -96,7 +96,7 @@ class Drives:
         self.labels: dict[str, str] = {}
 
     def refresh(self) -> None:
-        """Look at every drive; what is there stands in :data:`LABELS` for other processes."""
+        """Look at every drive; write the labels into :data:`LABELS` for other processes."""
         before = dict(self.labels)
         for letter, device in self.letters.items():
             there, changed = disc(device)
@@ -113,7 +113,7 @@ class Drives:
 
 
 def disc(device: Path) -> tuple[bool, bool]:
-    """Whether a drive holds a disc, and whether it is another one than at the last look."""
+    """Whether a drive has a medium, and whether it has changed since the last look."""
     try:
         handle = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -128,22 +128,22 @@ def disc(device: Path) -> tuple[bool, bool]:
 
 
 def label(device: Path) -> str:
-    """The name of the volume on a disc: in ISO 9660 32 characters at byte 40 of sector 16 (ECMA-119, 8.4)."""
+    """The name of the volume on a medium: in ISO 9660 32 characters at byte 40 of sector 16 (ECMA-119, 8.4)."""
     with device.open("rb") as file:
         file.seek(16 * 2048 + 40)
         return file.read(32).decode("ascii", "replace").strip()
 
 
 def labels() -> dict[str, str]:
-    """The names of the volumes by their drive letters, as another process has last seen them."""
+    """The names of the volumes by their drive letters, as another process last found them."""
     found: dict[str, str] = json.loads(LABELS.read_text()) if LABELS.is_file() else {}
     return found
 
 
 def wait_for(path: Path, limit: float = 15.0) -> None:
-    """Wait until a device is there.
+    """Wait until a device exists.
 
-    :raises StandinError: it does not come within *limit* seconds.
+    :raises StandinError: it does not appear within *limit* seconds.
     """
     end = time.monotonic() + limit
     while not path.exists():

@@ -1,7 +1,7 @@
-"""Drivers, as far as they decide what Windows sees: packages are read by their .inf files and kept in a store.
+"""Drivers, as far as they decide which devices Windows has: this reads packages' .inf files, and keeps them in a store.
 
-Windows brings drivers for AHCI, NVMe and Intel's adapters, and none for virtio. Nothing of a driver runs here: a device
-whose driver is not in the store is left alone, as Windows leaves it alone.
+Windows brings drivers for AHCI, NVMe and Intel's adapters, and none for virtio. No driver runs here: a device whose
+driver is not in the store is ignored, as in Windows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SECTION = re.compile(r"^\[SourceDisksFiles[^\]]*\]$(.*?)(?=^\[|\Z)", re.IGNOREC
 
 @dataclass(frozen=True)
 class Package:
-    """A driver package: its .inf, the devices it is for, and the files that it names but that are not there."""
+    """A driver package: its .inf, the devices that it is for, and the files that it names but lacks."""
 
     inf: Path
     devices: frozenset[str]
@@ -46,7 +46,7 @@ def read(inf: Path) -> Package:
 
 
 def packages(folder: Path) -> Iterator[Package]:
-    """The packages in a folder and the folders below; none if it is not there."""
+    """The packages in a folder and the folders below; none if the folder does not exist."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         if path.suffix.lower() == ".inf" and path.is_file():
             yield read(path)
@@ -55,7 +55,7 @@ def packages(folder: Path) -> Iterator[Package]:
 def collect(folders: Iterable[Path]) -> list[Package]:
     """The packages of several folders that can be installed.
 
-    :raises StandinError: the same package is reachable twice, at which Setup was reported to stop.
+    :raises StandinError: the same package is reachable twice; Setup was reported to stop at that.
     """
     found: dict[str, Package] = {}
     for folder in folders:
@@ -72,9 +72,9 @@ def collect(folders: Iterable[Path]) -> list[Package]:
 
 
 def refused(packages_: Iterable[Package], present: Iterable[str], own: frozenset[str] = frozenset()) -> str:
-    """Why Windows PE can't install one of the packages, with the code that Setup of 2025 was seen to end with; empty if
-    it can install all. *present*: the machine's devices (``VEN:DEV``). *own*: those that it has drivers for, besides
-    what every Windows has."""
+    """Why Windows PE can't install one of the packages, with the code that Setup of 2025 ends with; empty if it can
+    install all. *present*: the machine's devices (``VEN:DEV``). *own*: those that this medium has drivers for, in
+    addition to those of every Windows."""
     driven = frozenset(device for device in present if works(device, own))
     for package in packages_:
         if package.missing:
@@ -86,8 +86,8 @@ def refused(packages_: Iterable[Package], present: Iterable[str], own: frozenset
 
 
 def stage(packages_: Iterable[Package], root: Path) -> None:
-    """Copy packages into the store of the system whose C: is *root*. A package that lacks a file is left out: without
-    a word, as Windows leaves out NetKVM without its programs."""
+    """Copy packages into the store of the system whose C: is *root*. A package that lacks a file is silently left out,
+    as Windows leaves out NetKVM without its programs."""
     for package in packages_:
         if package.missing:
             continue
@@ -110,7 +110,7 @@ def devices(packages_: Iterable[Package]) -> frozenset[str]:
 
 
 def hardware(path: Path) -> str:
-    """The PCI device (``VEN:DEV``) that a device in sysfs hangs on; empty if it hangs on none."""
+    """The PCI device (``VEN:DEV``) that a device in sysfs belongs to; empty if it belongs to none."""
     for folder in (real := path.resolve(), *real.parents):
         subsystem = folder / "subsystem"
         if subsystem.exists() and subsystem.resolve().name == "pci" and (folder / "vendor").exists():
@@ -124,5 +124,5 @@ def present(folder: Path = Path("/sys/bus/pci/devices")) -> list[str]:
 
 
 def works(device: str, drivers: frozenset[str]) -> bool:
-    """Whether Windows uses a device (``VEN:DEV``), with these drivers besides its own."""
+    """Whether Windows uses a device (``VEN:DEV``), with these drivers in addition to its own."""
     return not device.startswith(f"{VIRTIO}:") or device in drivers

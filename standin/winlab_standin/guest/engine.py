@@ -1,8 +1,8 @@
-"""powershell.exe: winlab's PowerShell engine, where the media have one. It runs what it is asked for, just as asked.
+"""powershell.exe: winlab's PowerShell engine, if the media have one. It runs every script and command unchanged.
 
 The media have it if WINLAB_POWERSHELL named one when they were made (builder/engine.py). What Windows has and the
-engine has not comes from doubles/, over the world that bridge.py shows. Without an engine, players do what winlab's own
-scripts would do (scripts.py).
+engine lacks is faked in ``doubles/``, with the data that bridge.py provides. Without an engine, Python simulates
+winlab's own scripts (scripts.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COUNT = itertools.count(1)
 
 
 def mount() -> bool:
-    """Have the engine at hand; whether the media had one.
+    """Mount the engine; returns whether the media had one.
 
     :raises CommandError: it can't be mounted.
     """
@@ -52,7 +52,7 @@ def program() -> Path | None:
 
 
 def resident() -> Resident:
-    """The engine that stays; it may not run yet."""
+    """The resident engine; it may not run yet."""
     return Resident(STATE / "resident")
 
 
@@ -61,9 +61,9 @@ def _unheard(text: str) -> None:
 
 
 def _run_task(commands: Commands, row: Task) -> None:
-    """Do what a scheduled task does; nobody hears it."""
+    """Do what a scheduled task does; no one reads its output."""
     if row["execute"].lower() in ("powershell", "powershell.exe"):
-        # it may run for ever
+        # it may run forever
         shell, account = Shell(World.real(), commands, alone=True), row["who"].partition(" ")[0]
         powershell(shell, row["arguments"], Streams(_unheard, _unheard), account)
 
@@ -72,7 +72,7 @@ TASKS = Tasks()
 
 
 def start_tasks(world: World, commands: Commands) -> None:
-    """At a start of the system: the tasks with that trigger."""
+    """Run the tasks that are triggered by a start of the system."""
     config = C / "Windows/System32/config"
     node = Node(world, Manager(config / "standin-services.json"), config)
     for name, row in node.kept()["tasks"].items():
@@ -81,9 +81,9 @@ def start_tasks(world: World, commands: Commands) -> None:
 
 
 def words_of(rest: str, folder: Path, real: Callable[[str], Path | None]) -> list[str]:
-    """powershell.exe's arguments for the engine: the file of ``-File`` as it is found there.
+    """powershell.exe's arguments for the engine, with the path at which the engine finds the file of ``-File``.
 
-    :raises FileNotFoundError: there is no such file; the text is what powershell.exe says.
+    :raises FileNotFoundError: there is no such file; the text is powershell.exe's.
     """
     words = cmdline.split(rest)
     for at, word in enumerate(words[:-1]):
@@ -108,7 +108,7 @@ def words_of(rest: str, folder: Path, real: Callable[[str], Path | None]) -> lis
 def powershell(shell: Shell, rest: str, streams: Streams, account: str = "") -> int:
     """What ``powershell.exe`` does with the arguments *rest*.
 
-    :param account: in whose name it runs; empty: the Administrator's, in a session.
+    :param account: the account that it runs in; empty: the Administrator's, in a session.
     """
     engine = program()
     assert engine is not None
@@ -139,7 +139,7 @@ def powershell(shell: Shell, rest: str, streams: Streams, account: str = "") -> 
         return code
     finally:
         made.end()
-        for _ in range(2):  # what the script has started may still be writing there
+        for _ in range(2):  # programs that the script has started may still be writing there
             shutil.rmtree(folder, ignore_errors=True)
 
 

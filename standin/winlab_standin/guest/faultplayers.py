@@ -1,6 +1,6 @@
-"""The player of faults.ps1 (see scripts.py): the clock is really wrong, and the disk really full.
+"""Simulates faults.ps1 (see scripts.py): the clock is really wrong, and the disk really full.
 
-Not real: the time service, of which only the record is kept that faults.ps1 keeps.
+Not real: the time service. Only faults.ps1's record of it is written.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SLACK = 1 << 20  # bytes
 
 
 def faults(machine: Machine, given: Settings) -> dict[str, Any]:
-    """faults.ps1: the clock is moved, a file takes the room."""
+    """faults.ps1: move the clock, fill the disk with a file."""
     record, fill = machine.c(RECORD), machine.c(FILL)
     skew, free, now = given.get("skew"), given.get("free"), int(given.get("now") or 0)
     changed = False
@@ -44,7 +44,7 @@ def faults(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def set_clock(before: int, wanted: int, now: int) -> None:
-    """Move the clock by the difference if it is where it was left, else set it by the host's."""
+    """Move the clock by the difference if it is as it was left; otherwise set it by the host's."""
     clock = time.time()
     off = clock - now
     if abs(off - wanted) < NEAR and before == wanted:
@@ -53,7 +53,7 @@ def set_clock(before: int, wanted: int, now: int) -> None:
 
 
 def set_fill(machine: Machine, free: int) -> bool:
-    """Have a file take all room of C: but so many bytes; whether something changed."""
+    """Have a file take all space of C: except so many bytes; returns whether something changed."""
     path = machine.c(FILL)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
@@ -69,7 +69,7 @@ def set_fill(machine: Machine, free: int) -> bool:
 
 
 def settle_fill(machine: Machine) -> None:
-    """Have the file really take its room, as on NTFS, which faults.ps1 gives a length alone."""
+    """Allocate the file's space, as NTFS does for a length alone."""
     path = machine.c(FILL)
     if path.is_file():
         about = path.stat()

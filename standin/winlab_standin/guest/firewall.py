@@ -1,7 +1,7 @@
-"""Windows' firewall, as far as it decides who reaches WinRM and ssh: kept in the registry, where Windows keeps it.
+"""Windows' firewall, as far as it decides who reaches WinRM and ssh. It is in the registry, as in Windows.
 
 A network is Public until something makes it Private, and in either profile only what a rule allows comes in. A profile
-can be told to take no rules at all ("block all incoming connections", ``DoNotAllowExceptions``).
+can be set to ignore all rules ("block all incoming connections", ``DoNotAllowExceptions``).
 Sources: Microsoft's "Windows Firewall rules" and "netsh advfirewall"; the keys are those of [MS-GPFAS], 2.2.
 """
 
@@ -44,12 +44,12 @@ def set_profile(registry: Registry, profile: str, name: str, value: int) -> None
 
 
 def closed(registry: Registry) -> list[str]:
-    """The profiles, as Windows names them, that are on and take no inbound rules."""
+    """The profiles, as Windows names them, that are on and ignore inbound rules."""
     return [name.capitalize() for name in ("private", "public") if _on(registry, name) and _blocks_all(registry, name)]
 
 
 def allows(registry: Registry, port: int) -> bool:
-    """Whether a connection from another machine to a TCP port gets through."""
+    """Whether a connection from another machine to a TCP port is allowed."""
     profile = "private" if category(registry) == PRIVATE else "public"
     if not _on(registry, profile):
         return True

@@ -1,7 +1,7 @@
-"""The registry as the PowerShell engine has it: a file with keys by their whole names, also what Cert: and WSMan: hold.
+"""The registry for the PowerShell engine: a file with keys by their full names, also those of Cert: and WSMan:.
 
-The engine writes the file whole whenever a script sets a value. :class:`Hives` makes it before a script, and does what
-has changed in it in the stand-in's registry. A key that a script makes volatile lives until the next start of Windows.
+The engine rewrites the file whenever a script sets a value. :class:`Hives` makes it before a script, and applies its
+changes to the stand-in's registry. A key that a script makes volatile exists until the next start of Windows.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def _shown(kind: str, data: str) -> str | int | list[str]:
 
 
 def _kept(value: Any) -> tuple[str, str]:
-    """The kind of a value that a script has set, and its data."""
+    """The type of a value that a script has set, and its data."""
     if isinstance(value, list):
         return "REG_MULTI_SZ", LINES.join(map(str, value))
     return ("REG_DWORD", str(int(value))) if isinstance(value, int) else ("REG_SZ", str(value))
 
 
 class Hives:
-    """The file at *path*, over *registry*; *volatile* is a file that does not outlive a start of the system. *more*
-    tells what the system itself has there: services, the number of its starts."""
+    """The file at *path*, over *registry*; *volatile* is a file that is lost when the system restarts. *more* returns
+    what the system itself has there: services, the number of its starts."""
 
     def __init__(self, path: Path, registry: Registry, volatile: Path, more: Callable[[], Keys]) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class Hives:
         self.seen: Keys = {}
 
     def write(self) -> None:
-        """Make the file as things are, if they are not so in it."""
+        """Write the current state into the file, if the file differs."""
         keys: Keys = {key: {} for key in BASE}
         for key, values in self.registry.everything().items():
             keys[_renamed(key, _SHORT)] = {name: _shown(*value) for name, value in values.items()}
@@ -69,7 +69,7 @@ class Hives:
             keys.setdefault(key, {})[VOLATILE] = 1
         for key, values in self.more().items():
             keys.setdefault(key, {}).update(values)
-        for key in list(keys):  # whoever has a key has those above it
+        for key in list(keys):  # the keys above a key exist, too
             while (key := key.rpartition("\\")[0]) and key not in keys:
                 keys[key] = {}
         if keys != self.seen or not self.path.is_file():
@@ -77,7 +77,7 @@ class Hives:
         self.seen = keys
 
     def read(self) -> Keys:
-        """Do in the registry what a script has changed in the file; what it has set, by key."""
+        """Apply a script's changes of the file to the registry; returns what it has set, by key."""
         now: Keys = json.loads(self.path.read_text(encoding="utf-8-sig"))
         if now == self.seen:
             return {}
@@ -94,7 +94,7 @@ class Hives:
             if old is None and VOLATILE not in values:
                 self.registry.add(_renamed(key, ROOTS))
             for name, data in different.items():
-                if name not in (VOLATILE, "ImagePath"):  # a service's command is the service manager's
+                if name not in (VOLATILE, "ImagePath"):  # the service manager sets a service's command
                     self.registry.add(_renamed(key, ROOTS), name, *_kept(data))
             if different:
                 changed[key] = different

@@ -46,15 +46,15 @@ UNEXPECTED = (
     'To install Windows, click "OK" to restart the computer, and then restart the installation.'
 )
 LOOK = 5.0  # seconds between two looks at the CD drives
-BREAK = 1.0  # seconds between two looks at what others ask for; in an emulator each look costs milliseconds
+BREAK = 1.0  # seconds between two looks for requests of others; in an emulator each look costs milliseconds
 SYNC = 3.0  # seconds: no more than this is lost when the machine is reset
-FORCED = 180.0  # seconds from being told to restart until it is done the hard way
+FORCED = 180.0  # seconds from a request to restart until it is forced
 POWER_KEY = 116  # KEY_POWER, linux/input-event-codes.h
 OS_RELEASE = Path("/usr/lib/os-release")  # what the guest agent reads
 
 
 class State:
-    """How far this installation is; kept on C:."""
+    """How far this installation is; stored on C:."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,7 +68,7 @@ class State:
 
 
 def os_release(windows: Windows) -> str:
-    """What the guest agent tells about the system, as its Windows build does."""
+    """What the guest agent reports about the system, as its Windows build does."""
     rows = {
         "ID": "mswindows",
         "NAME": "Microsoft Windows",
@@ -82,8 +82,8 @@ def os_release(windows: Windows) -> str:
 
 
 def finished(state: State, cached: Path) -> bool:
-    """Whether the first start is behind. bootstrap.ps1 removes the cached answer file: when that has gone after the
-    specialize pass, the machine was reset before the end could be written down."""
+    """Whether the first start has finished. bootstrap.ps1 removes the cached answer file. If that is missing after the
+    specialize pass, the machine was reset before the end could be recorded."""
     phase = state.values.get("phase")
     return phase == "done" or (phase == "oobe" and not cached.is_file())
 
@@ -122,8 +122,8 @@ def main() -> None:
 
 
 def _supervise(services: Services, drives: devices.Drives, windows: Windows) -> None:
-    """Do what other processes ask for by files: restart a service, restart or switch off the machine. And look
-    whether CDs have come or gone."""
+    """Do what other processes request with files: restart a service, restart or switch off the machine. Also check
+    whether CDs were inserted or ejected."""
     synced = looked = time.monotonic()
     while True:
         services.serve_requests()
@@ -143,7 +143,7 @@ def _supervise(services: Services, drives: devices.Drives, windows: Windows) -> 
             engine.resident().end()
             wine.stop()
             run(["busybox", action])
-            time.sleep(FORCED)  # the first program has ended this one long before, unless something hangs
+            time.sleep(FORCED)  # the first program ends this one long before that, unless something hangs
             Path("/proc/sysrq-trigger").write_text("b" if action == "reboot" else "o")
         time.sleep(BREAK)
 
@@ -167,12 +167,12 @@ def _power_button() -> None:
 
 def _name(name: str) -> None:
     run(["busybox", "hostname", name])
-    # Its own name leads to its address when it has one (dhcp.sh), as in Windows: kubelet.exe looks for it so
+    # its own name resolves to its address once it has one (dhcp.sh), as in Windows: kubelet.exe uses that
     Path("/etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
 
 
 def network(name: str) -> None:
-    """Bring every adapter up that has a driver, and ask for an address by DHCP."""
+    """Bring up every adapter that has a driver, and request an address by DHCP."""
     run(["ip", "link", "set", "lo", "up"])
     kept = CONFIG / "standin-mtu"
     drivers = driverstore.known(C)
@@ -204,14 +204,14 @@ def _first_start(state: State, world: World) -> None:
     except (StandinError, OSError) as error:
         log.refuse(UNEXPECTED, " ".join(str(error).split()))
         halt()
-    except Exception:  # this is a thread: without this nobody would hear of it
+    except Exception:  # in a thread, it would be lost otherwise
         bug()
         log.refuse(UNEXPECTED, "a bug of the stand-in, see above")
         halt()
 
 
 def _find_answers(state: State, log: Log) -> bool:
-    """A clone's own answer file, cached as Windows does it; whether there is one."""
+    """Cache a clone's own answer file as Windows does; returns whether there is one."""
     log.say("Windows was generalized: looking for an answer file")
     discs = [path for path in sorted(devices.MEDIA.glob("[A-Z]")) if path.is_dir()]
     data = sysprep.clone_answers(discs)
@@ -304,7 +304,7 @@ def _logs_on(shell: answer.Node, password: str, log: Log, account: str) -> bool:
 
 
 def _logon_screen(world: World) -> None:
-    """Show name and addresses, as long as the system runs."""
+    """Show name and addresses while the system runs."""
     shown: list[str] = []
     while True:
         lines = ["Press Ctrl+Alt+Delete to unlock.", "", f"Computer name:  {world.name()}"]

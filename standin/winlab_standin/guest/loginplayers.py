@@ -1,4 +1,4 @@
-"""The player of logins.ps1 (see scripts.py): password, certificate and ssh keys really change."""
+"""Simulates logins.ps1 (see scripts.py): password, certificate and ssh keys really change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WANTED = ("ssh_key", "host_key", "host_key_public", "password", "pfx", "pfx_pass
 
 
 def logins(machine: Machine, given: Settings) -> dict[str, Any]:
-    """logins.ps1: another key for ssh, host key, certificate of WinRM and, last, password."""
+    """logins.ps1: replace the key for ssh, the host key, the certificate of WinRM and, last, the password."""
     for name in WANTED:
         if not given.get(name):
             raise ScriptError(f"settings.{name} is missing.")

@@ -1,4 +1,4 @@
-"""What winlab's scripts for Windows workers are played on, and how they fail: the ground of all players."""
+"""The machine on which winlab's scripts for Windows workers are simulated, and how they fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from winlab_standin.guest.world import World
 
 
 class ScriptError(Exception):
-    """What a script would throw: shown on the error stream, exit code 1."""
+    """An error that a script would throw: shown on the error stream, exit code 1."""
 
 
 class FileError(ScriptError):
@@ -22,7 +22,7 @@ class FileError(ScriptError):
 
 @dataclass
 class Machine:
-    """What a player works on: C: and the payload CD as folders, the services, and where output goes."""
+    """What a simulated script works on: C: and the payload CD as folders, the services, and where output goes."""
 
     root: Path
     cd: Path
@@ -34,7 +34,7 @@ class Machine:
 
     @property
     def node(self) -> Node:
-        """What Windows knows of itself."""
+        """What Windows knows about itself."""
         return Node(self.world, self.services, self.config)
 
     def c(self, path: str) -> Path:

@@ -1,4 +1,4 @@
-"""The first program of the stand-in: Setup when started from the media, the installed system when from the disk."""
+"""The first program of the stand-in: Setup if it was started from the media, the installed system if from the disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from winlab_standin.guest.report import bug
 
 
 def main() -> None:
-    """Run what the initial RAM disk has found; a bug shows on the serial port."""
+    """Run the system that the initial RAM disk has found; report a bug on the serial port."""
     mode = (STATE / "mode").read_text().strip()
     try:
         if mode == "setup":

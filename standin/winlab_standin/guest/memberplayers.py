@@ -1,4 +1,4 @@
-"""The player of the script that makes the worker a node of an external cluster: member (see scripts.py)."""
+"""Simulates member.ps1, which makes the worker a node of an external cluster (see scripts.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def server_of(kubeconfig: str) -> str:
 
 
 def member(machine: Machine, given: Settings) -> dict[str, Any]:
-    """member.ps1: kubelet.exe really starts with the credentials, and takes them."""
+    """member.ps1: kubelet.exe really starts with the credentials, and accepts them."""
     if machine.services.state("kubelet") == "absent":
         raise ScriptError("The kubelet is no service yet: kubelet.ps1 comes first.")
     if machine.services.state("containerd") != "running":

@@ -1,7 +1,7 @@
 """Programs that winlab's scripts start: those on the drives, under Wine, and some of Windows' own.
 
-What Wine can't do is left out where it can't matter: unpacking layers, which needs Windows' own file systems. Where it
-must be done, it is done here: recovery actions, which Wine takes and never acts upon (winservices.py).
+What Wine can't do is left out if it does not matter: unpacking layers, which needs Windows' own file systems. If it
+matters, this module does it: recovery actions, which Wine accepts but never carries out (winservices.py).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SERVICES = "standin-services.json"  # in System32\\config
 STARTS = {"auto": "Automatic", "demand": "Manual", "disabled": "Disabled"}
 NO_SERVICE = 1060  # ERROR_SERVICE_DOES_NOT_EXIST
 NO_PROGRAM = 193  # ERROR_BAD_EXE_FORMAT
-NOTHING_NEW = 259  # ERROR_NO_MORE_ITEMS, which pnputil ends with when a driver is there already
-# S-1-16-12288: high integrity, what administrators have whose token is not filtered
+NOTHING_NEW = 259  # ERROR_NO_MORE_ITEMS, which pnputil ends with if a driver is already installed
+# S-1-16-12288: high integrity, of administrators whose token is not filtered
 GROUPS = "Mandatory Label\\High Mandatory Level  Label  S-1-16-12288\r\n"
 
 
 def on_drive(machine: Machine, real: Path, shown: str, line: str, search: str, streams: Streams) -> int:
-    """Run a program on a drive; its exit code. *search*: what PATH has more.
+    """Run a program on a drive; returns its exit code. *search*: an addition to PATH.
 
     :raises ScriptError: containerd, which the program needs, does not answer.
     """
@@ -44,7 +44,7 @@ def on_drive(machine: Machine, real: Path, shown: str, line: str, search: str, s
     if name == "ctr.exe" and "import" in words:
         words.insert(words.index("import") + 1, "--no-unpack")
     if name == "kubeadm.exe":
-        # On Wine the first client of a pipe may be cut off, and kubeadm.exe asks only once
+        # On Wine the first client of a pipe may be cut off, and kubeadm.exe tries only once
         players.wait_for_cri(machine)
     code = wine.pass_through([shown, *words], lambda text: streams.out(f"{text}\r\n"), search)
     if name == "containerd.exe" and "--register-service" in words and not code:
@@ -103,7 +103,7 @@ def netsh(shell: Shell, rest: str, streams: Streams) -> int:
     winhttp set proxy``; anything else as :func:`netcommands.netsh`."""
     words = [word.lower() for word in cmdline.split(rest)]
     if words[:3] in (["winhttp", "set", "proxy"], ["winhttp", "reset", "proxy"]):
-        return 0  # nothing here goes by WinHTTP
+        return 0  # nothing here uses WinHTTP
     if words[:3] != ["interface", "ipv4", "set"]:
         return netcommands.netsh(shell, rest, streams)
     given = dict(word.split("=", 1) for word in words if "=" in word)
@@ -121,7 +121,7 @@ def netsh(shell: Shell, rest: str, streams: Streams) -> int:
         streams.out("The filename, directory name, or volume label syntax is incorrect.\r\n\r\n")
         return 1
     run(["ip", "link", "set", "dev", adapters[at].name, "mtu", given["mtu"]])
-    if given.get("store", "persistent") == "persistent":  # which is the default
+    if given.get("store", "persistent") == "persistent":  # the default
         config = shell.world.drives.letters["C"] / "Windows/System32/config"
         (config / "standin-mtu").write_text(f"{given['mtu']}\n")
     streams.out("Ok.\r\n\r\n")
@@ -137,7 +137,7 @@ def whoami(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def icacls(shell: Shell, rest: str, streams: Streams) -> int:
-    """``icacls FILE /inheritance:r /grant SID:F ...``: the volume has no such rights; the file must be there."""
+    """``icacls FILE /inheritance:r /grant SID:F ...``: the volume has no such rights; the file must exist."""
     words = cmdline.split(rest)
     path = _path(shell, words[0]) if words else None
     if path is None or not path.exists():
@@ -153,7 +153,7 @@ def _path(shell: Shell, text: str) -> Path | None:
 
 
 def pnputil(shell: Shell, rest: str, streams: Streams) -> int:
-    """``pnputil /add-driver FILE /install``: what the driver serves is known from then on."""
+    """``pnputil /add-driver FILE /install``: the driver's devices are known from then on."""
     words = cmdline.split(rest)
     path = _path(shell, words[1]) if len(words) == 3 else None
     if [word.lower() for word in (words[:1] + words[2:])] != ["/add-driver", "/install"] or path is None:
@@ -218,7 +218,7 @@ def tar(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def dism(shell: Shell, rest: str, streams: Streams) -> int:
-    """``dism``: refused, there is no component store that could be cleaned."""
+    """``dism``: refused, because there is no component store to clean."""
     del shell, rest
     streams.out("\r\nError: 87\r\n\r\nThe stand-in has no component store that could be cleaned.\r\n")
     return 87

@@ -1,4 +1,4 @@
-"""Commands about the network. They use the real network and say what they find in Windows' words."""
+"""Commands about the network. They use the real network and print their results as Windows does."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _ping(shell: Shell, streams: Streams, target: str, options: dict[str, int], 
 
 
 def query(name: str, server: str, timeout: float = 3.0) -> list[str] | None:
-    """Ask a DNS server for the IPv4 addresses of a full name (RFC 1035); None if it says there is no such name.
+    """Ask a DNS server for the IPv4 addresses of a full name (RFC 1035); None if the name does not exist.
 
     :raises OSError: it does not answer.
     """
@@ -127,7 +127,7 @@ def query(name: str, server: str, timeout: float = 3.0) -> list[str] | None:
 
 
 def answers(packet: bytes) -> list[str] | None:
-    """The IPv4 addresses in a DNS answer; None if it carries an error."""
+    """The IPv4 addresses in a DNS answer; None if it has an error."""
     _, flags, questions, count = struct.unpack(">4H", packet[:8])
     if flags & 0xF:
         return None
@@ -279,7 +279,7 @@ def netsh(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def curl(shell: Shell, rest: str, streams: Streams) -> int:
-    """``curl``, as Windows ships it: the real one, with paths of drives translated."""
+    """``curl``, which Windows contains: the real one, with paths of drives translated."""
     words = []
     for word in cmdline.split(rest):
         real = shell.path(word.lstrip("@")) if DRIVE.match(word.lstrip("@")) else None

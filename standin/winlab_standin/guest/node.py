@@ -1,9 +1,9 @@
-"""What Windows knows of itself on a worker: the contract between the stand-in's world and whoever looks or changes.
+"""What Windows knows about itself on a worker, for all code that reads or changes it.
 
-A player in Python calls the methods of :class:`Node`. A script in the PowerShell engine gets the same as one document,
-:class:`State`, since the doubles of Windows' cmdlets (doubles/windows.ps1) read and change such a document in tests,
-too. What the script has changed is done by :meth:`Node.change`. What really is there is told as it is (services,
-adapters, the account); what the stand-in has none of (features, tasks, HNS) is kept in a file.
+A simulation in Python calls the methods of :class:`Node`. A script in the PowerShell engine gets the same as one
+document, :class:`State`, because the fakes of Windows' cmdlets (``doubles/windows.ps1``) read and change such a
+document in tests, too. :meth:`Node.change` applies what the script has changed. Services, adapters and the account are
+the real ones. What the stand-in does not have (features, tasks, HNS) is stored in a file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ AVAILABLE, PENDING, INSTALLED = "Available", "InstallPending", "Installed"
 FEATURES = ("Containers", "Hyper-V", "RemoteAccess", "Routing", "RSAT-RemoteAccess-PowerShell")
 RUNNING, STOPPED = "Running", "Stopped"
 AT_START = "at startup"  # a task's trigger
-RESTARTS = {"sshd", "WinRM"}  # services of Windows that really start anew
+RESTARTS = {"sshd", "WinRM"}  # services of Windows that really restart
 DROP = 6.0  # seconds without connections while HNS makes a network
-OFFLINE = 99  # how many times Windows Update can't be reached, of a Windows that does not reach it
+OFFLINE = 99  # how many times Windows Update can't be reached, in a Windows that never reaches it
 EVALUATION = 180 * 24 * 60  # minutes
 STAYS = "Removal failed. 0x80073CFA"  # of an app
 COMPLETE = "IMAGE_STATE_COMPLETE"  # Microsoft, "Windows Setup States"
@@ -105,8 +105,8 @@ def _drop() -> None:
 
 @dataclass
 class Node:
-    """Windows on this machine. *config* is System32\\config; *restart* has a service of Windows start again. *attempt*
-    tries a command whose service is only said to run. *drop* has connections cut off while HNS makes a network."""
+    """Windows on this machine. *config* is System32\\config; *restart* restarts a service of Windows. *attempt* tries a
+    command whose service only pretends to run. *drop* cuts connections off while HNS makes a network."""
 
     world: World
     services: Manager
@@ -115,10 +115,10 @@ class Node:
     attempt: Callable[[str], None] = _pass
     drop: Callable[[], None] = _drop
 
-    # -- what is kept
+    # -- what is stored
 
     def kept(self) -> Kept:
-        """The file's content; a fresh Windows' if there is none."""
+        """The file's content; that of a fresh Windows if there is no file."""
         path = self.config / FILE
         fresh = _fresh()
         if NO_OPENSSH in self.world.windows.traps:
@@ -129,20 +129,20 @@ class Node:
 
     @contextmanager
     def changing(self) -> Iterator[Kept]:
-        """What is kept, to be changed; others wait meanwhile."""
+        """What is stored, to change it; others wait meanwhile."""
         with locked(self.config / FILE):
             kept = self.kept()
             yield kept
             write(self.config / FILE, json.dumps(kept, indent=1))
 
-    # -- for players, and for change()
+    # -- for simulations in Python, and for change()
 
     def feature(self, name: str) -> str:
         """A feature's InstallState."""
         return self.kept()["features"].get(name, AVAILABLE)
 
     def install(self, names: list[str]) -> None:
-        """Have features installed: they count after a restart."""
+        """Install features; they work after a restart."""
         with self.changing() as kept:
             kept["features"] |= dict.fromkeys(names, PENDING)
 
@@ -151,7 +151,7 @@ class Node:
         return PENDING in self.kept()["features"].values()
 
     def make_network(self, row: dict[str, Any]) -> None:
-        """Have HNS make a network, which takes the connection away for some seconds."""
+        """Have HNS make a network, which cuts the connection for some seconds."""
         firewall.set_category(self.world.registry, firewall.PUBLIC)  # behind the virtual switch Windows sees a new one
         self.drop()
         with self.changing() as kept:
@@ -179,7 +179,7 @@ class Node:
     # -- for scripts
 
     def state(self) -> State:
-        """All that there is, as the doubles want it."""
+        """Everything, as the fakes need it."""
         kept, world = self.kept(), self.world
         live, closed = world.services(), firewall.closed(world.registry)
         services: dict[str, Service] = {name: {**row} for name, row in kept["services"].items()}
@@ -233,7 +233,7 @@ class Node:
             "language": world.windows.language,
             "traps": list(world.windows.traps),
             "booted": world.booted(),
-            "processes": [],  # sysprep is done at once
+            "processes": [],  # sysprep ends at once
             "evaluation": EVALUATION,
             "volumes": [self._volume(letter) for letter in sorted(world.drives.letters)],
             "offline": OFFLINE if NO_OPENSSH in world.windows.traps else 0,
@@ -254,9 +254,9 @@ class Node:
         return str(json.loads(path.read_text()).get("phase", "")) if path.is_file() else ""
 
     def change(self, before: State, after: State, command: Callable[[str], str]) -> None:
-        """Do what a script has changed in the document. *command* tells a service's, which is in the registry.
+        """Apply what a script has changed in the document. *command* returns a service's, which is in the registry.
 
-        :raises OSError: Windows refuses; nothing of the same service is done after that.
+        :raises OSError: Windows refuses; further changes of the same service are not applied.
         """
         with self.changing() as kept:
             _merge(kept["features"], before["features"], after["features"])
@@ -326,14 +326,14 @@ class Node:
         )
 
     def recommand(self, name: str, command: str) -> None:
-        """Give a service that is there another command."""
+        """Give an existing service another command."""
         unit = self.services.units()[name]
         row: Service = {"status": "", "start": "Automatic" if unit.automatic else "Manual", "depends": [*unit.depends]}
         self.services.create(self._unit(name, command, row))
 
 
 def settle(config: Path, world: World) -> None:
-    """At a start of the system: what waited for it is installed now, and services are as their start type says."""
+    """Complete what waited for a start of the system; set services as their start type says."""
     node = Node(world, Manager(config / "standin-services.json"), config)
     with node.changing() as kept:
         kept["features"] = {name: INSTALLED if state == PENDING else state for name, state in kept["features"].items()}
@@ -344,7 +344,7 @@ def settle(config: Path, world: World) -> None:
 
 
 def _merge(kept: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Do in *kept* what makes *before* into *after*."""
+    """Apply to *kept* what has changed from *before* to *after*."""
     for name in before:
         if name not in after:
             kept.pop(name, None)

@@ -1,7 +1,7 @@
-"""The document in which scripts see what Windows knows of itself: the types of its parts.
+"""The document that gives scripts what Windows knows about itself: the types of its parts.
 
-The doubles of Windows' cmdlets (doubles/windows.ps1) read and change such a document, in tests and in the stand-in;
-node.py makes it, and does what has been changed in it.
+The fakes of Windows' cmdlets (``doubles/windows.ps1``) read and change such a document, in tests and in the stand-in.
+node.py makes it, and applies its changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 
 class Service(TypedDict):
-    """As Get-Service and Win32_Service tell it."""
+    """As Get-Service and Win32_Service show it."""
 
     status: str  # Running, Stopped
     start: str  # Automatic, Manual, Disabled
@@ -18,7 +18,7 @@ class Service(TypedDict):
 
 
 class Task(TypedDict):
-    """A scheduled task: its one action, its trigger, in whose name it runs."""
+    """A scheduled task: its one action, its trigger, its account."""
 
     execute: str
     arguments: str
@@ -28,7 +28,7 @@ class Task(TypedDict):
 
 
 class NetAdapter(TypedDict):
-    """As Get-NetAdapter and Get-NetIPAddress tell it."""
+    """As Get-NetAdapter and Get-NetIPAddress show it."""
 
     name: str
     ifIndex: int
@@ -54,7 +54,7 @@ class Category(TypedDict):
 
 
 class Nothing(TypedDict):
-    """Of these the stand-in has nothing to tell; tests have."""
+    """Only tests use these; the stand-in leaves them empty."""
 
     policies: list[dict[str, Any]]
     updates: list[str]
@@ -79,13 +79,13 @@ class Nothing(TypedDict):
 
 
 class State(Nothing):
-    """All that the doubles of Windows' cmdlets know. Rows of HNS are what HNS was given, and an ID."""
+    """Everything that the fakes of Windows' cmdlets know. Rows of HNS are what HNS was given, and an ID."""
 
     services: dict[str, Service]
     features: dict[str, str]  # InstallState by name
     tasks: dict[str, Task]
     rules: dict[str, str]  # of the firewall: "DISPLAY NAME: Inbound Allow TCP 22 Any" by name
-    closed: list[str]  # the firewall's profiles that take no inbound rules
+    closed: list[str]  # the firewall's profiles that ignore inbound rules
     unguarded: list[str]  # those that are off
     adapters: list[NetAdapter]
     profiles: list[Category]
@@ -102,11 +102,11 @@ class State(Nothing):
     evaluation: int  # minutes
     volumes: list[dict[str, Any]]
     offline: int  # how many times Windows Update can't be reached
-    apps: list[dict[str, Any]] | None  # None: Server Core has nothing behind Appx
+    apps: list[dict[str, Any]] | None  # None: Server Core has Appx's cmdlets, but they do not work
 
 
 class Kept(TypedDict):
-    """What has no other place: the file's content."""
+    """The data that is stored nowhere else: the file's content."""
 
     services: dict[str, Service]  # Windows' own
     features: dict[str, str]

@@ -11,7 +11,7 @@ _DRIVE = re.compile(r"^([A-Za-z]):")
 
 @dataclass
 class Drives:
-    """Which folder stands behind which drive letter."""
+    """The folder of each drive letter."""
 
     letters: dict[str, Path] = field(default_factory=dict)
 
@@ -45,7 +45,7 @@ class Drives:
 
 
 def match(folder: Path, name: str) -> Path:
-    """The child of *folder* whose name is *name* but for case; if there is none, the one that could be made."""
+    """The child of *folder* with this *name* in any case; if there is none, the path that it would have."""
     exact = folder / name
     if is_there(exact) or not is_there(folder) or not folder.is_dir():
         return exact
@@ -54,8 +54,8 @@ def match(folder: Path, name: str) -> Path:
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is such a file. On a CD that was just taken out nothing is, as on Windows. Linux has it mounted for
-    some moments still, and its every answer is an error of another kind."""
+    """Whether there is such a file. A CD that was just ejected has no files, as on Windows. Linux still has it mounted
+    for some moments, and then returns other errors."""
     try:
         return path.exists()
     except OSError:

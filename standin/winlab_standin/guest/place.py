@@ -5,6 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 C = Path("/c")
-STATE = Path("/run/standin")  # of this start: what the processes of the stand-in leave for each other
+STATE = Path("/run/standin")  # until the next start: files that the stand-in's processes leave for each other
 REGISTRY = "standin-registry.json"  # in System32\\config
 PORT = Path("/dev/ttyS0")  # the first serial port

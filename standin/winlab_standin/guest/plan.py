@@ -1,4 +1,4 @@
-"""What Setup is to do, taken from the windowsPE pass and held against the machine. Pure: nothing is touched here."""
+"""What Setup must do, by the windowsPE pass, compared with the machine. Pure: this touches nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition to make. ``size`` is in MiB; 0 means all that is left."""
+    """A partition to make. ``size`` is in MiB; 0 means all that is free."""
 
     number: int
     kind: str  # EFI, MSR or Primary
@@ -39,7 +39,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Machine:
-    """What Setup sees: the firmware, the disks' sizes in order (bytes), the images, whether it is evaluation media.
+    """What Setup finds: the firmware, the disks' sizes in order (bytes), the images, whether it is evaluation media.
 
     ``blind``: the devices with disks for which it has no driver.
     """
@@ -88,7 +88,7 @@ def _true(text: str) -> bool:
 def make(root: Node, machine: Machine) -> Plan:
     """The plan that an answer file (already checked) makes for *machine*.
 
-    :raises AnswerError: Setup would stop: with its own message.
+    :raises AnswerError: Setup would stop; the message is Setup's own.
     """
     setup = component(root, "windowsPE", SETUP)
     locale = component(root, "windowsPE", LOCALE)
@@ -117,14 +117,14 @@ def make(root: Node, machine: Machine) -> Plan:
 
 
 def language(asked: str, there: tuple[str, ...]) -> str | None:
-    """The language among those that are *there* which *asked* means, in whatever case; None if it is none of them."""
+    """The language of those in *there* that *asked* means, in any case; None if it is not one of them."""
     return next((one for one in there if one.lower() == asked.lower()), None)
 
 
 def first_commands(root: Node) -> list[str]:
     """What Setup runs before it looks at keys, images and disks.
 
-    :raises AnswerError: the answer file has commands that run beside Setup, which the stand-in does not play.
+    :raises AnswerError: the answer file has commands that run beside Setup, which the stand-in does not simulate.
     """
     setup = component(root, "windowsPE", SETUP)
     for command in commands(setup, "RunAsynchronous/RunAsynchronousCommand", "Path"):

@@ -1,7 +1,7 @@
-"""Players of the scripts that prepare a worker: status, features, containerd, binaries, kubelet (see scripts.py).
+"""Simulates the scripts that prepare a worker: status, features, containerd, binaries, kubelet (see scripts.py).
 
-Files are really copied, services really made in Wine's service manager, containerd.exe really started. Not real:
-Windows' features, registry fixes for the network, Defender, the firewall, Windows Update; they are written down.
+Files are really copied, services really made in Wine's service manager, containerd.exe really started. Not real, only
+recorded: Windows' features, registry fixes for the network, Defender, the firewall, Windows Update.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ FOLDERS = (
 )
 PIPE = "npipe:////./pipe/containerd-containerd"
 RECOVERY = (5.0, 5.0, 5.0)  # seconds, as common.ps1 sets them with sc.exe failure
-CRI_LIMIT = 300.0  # seconds; the script's 90 are for a real machine
+CRI_LIMIT = 300.0  # seconds; the script's 90 tries are for a real machine
 
 
 def feature_state(machine: Machine) -> str:
@@ -88,7 +88,7 @@ def need(text: Any, name: str) -> str:
 
 
 def status(machine: Machine, given: Settings) -> dict[str, Any]:
-    """status.ps1: what is there; changes nothing."""
+    """status.ps1: what the worker has so far; changes nothing."""
     del given
     units = machine.services.units()
     homes = [machine.c(folder) for folder in (PROGRAMS, CONTAINERD, PLUGINS)]
@@ -127,13 +127,13 @@ def status(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def payload(machine: Machine) -> str:
-    """The SHA-256 of the CD's payload.json. Small, and not remembered: a CD's files are alike from CD to CD."""
+    """The SHA-256 of the CD's payload.json. It is small, and not cached: another CD's may have its size and time."""
     path = machine.cd / "payload.json"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def features(machine: Machine, given: Settings) -> dict[str, Any]:
-    """features.ps1: Windows' features are written down; they count after a restart."""
+    """features.ps1: record Windows' features; they work after a restart."""
     release, wanted = str(given.get("release", "")), [str(name) for name in given.get("features", [])]
     if release not in RELEASES:
         raise ScriptError(f"settings.release is '{release}', not 2019, 2022 or 2025.")
@@ -168,7 +168,7 @@ def need_containerd(machine: Machine) -> None:
 
 
 def stop_running(machine: Machine, names: list[str]) -> list[str]:
-    """Stop those of the services that run; they, in the order in which to start them again."""
+    """Stop those services that run; returns them in the order in which to start them again."""
     ran = [name for name in names if machine.services.state(name) == "running"]
     for name in ran:
         machine.services.stop(name)
@@ -176,7 +176,7 @@ def stop_running(machine: Machine, names: list[str]) -> list[str]:
 
 
 def containerd(machine: Machine, given: Settings) -> dict[str, Any]:
-    """containerd.ps1: containerd.exe registers itself as a service, really, and answers on its pipe."""
+    """containerd.ps1: containerd.exe really registers itself as a service, and answers on its pipe."""
     need_features(machine)
     text, home = str(given.get("config", "")), machine.c(CONTAINERD)
     if not text.strip():
@@ -231,7 +231,7 @@ def environment(machine: Machine) -> str:
 
 
 def set_environment(machine: Machine, variables: str) -> None:
-    """Set these variables, or take those back that winlab has set."""
+    """Set these variables, or remove those that winlab has set."""
     registry, mark = machine.world.registry, machine.c(ENVIRONMENT_MARK)
     if variables:
         write(mark, "set by winlab")
@@ -242,7 +242,7 @@ def set_environment(machine: Machine, variables: str) -> None:
 
 
 def remove_stray(machine: Machine) -> bool:
-    """Remove CNI configurations of the kind "nat", which Windows' tools leave; whether there were any."""
+    """Remove CNI configurations of the type "nat", which Windows' tools leave; returns whether there were any."""
     found = []
     for path in machine.c(NETWORKS).glob("*"):
         try:
@@ -259,9 +259,9 @@ def remove_stray(machine: Machine) -> bool:
 
 
 def register_containerd(machine: Machine) -> None:
-    """``containerd.exe --register-service``; what Wine's registry says of the service then goes on record.
+    """``containerd.exe --register-service``; then the service is recorded as Wine's registry has it.
 
-    :raises ScriptError: containerd.exe refuses, or makes another service than the script expects.
+    :raises ScriptError: containerd.exe refuses, or makes a service that the script does not expect.
     """
     log = "C:\\" + CONTAINERD_LOG.replace("/", "\\")
     program = r"C:\Program Files\containerd\containerd.exe"
@@ -282,7 +282,7 @@ def ctr(*words: str) -> tuple[int, str]:
 def wait_for_cri(machine: Machine) -> None:
     """Wait until containerd answers. Under Wine the first client of a new pipe may be cut off.
 
-    :raises ScriptError: it doesn't.
+    :raises ScriptError: it does not answer.
     """
     end = time.monotonic() + CRI_LIMIT
     while True:
@@ -309,8 +309,8 @@ def archive_images(path: Path) -> list[str]:
 
 
 def import_images(machine: Machine) -> bool:
-    """Put the CD's images into containerd's store, really, but for unpacking them, which needs Windows; whether there
-    were new ones.
+    """Import the CD's images into containerd's store, without unpacking them, which needs Windows. Returns whether
+    there were new ones.
 
     :raises ScriptError: ctr.exe fails.
     """
@@ -335,7 +335,7 @@ def import_images(machine: Machine) -> bool:
 
 
 def binaries(machine: Machine, given: Settings) -> dict[str, Any]:
-    """binaries.ps1: the programs of Kubernetes to C:\\k, the CNI plug-ins to C:\\opt\\cni\\bin."""
+    """binaries.ps1: copy Kubernetes' programs to C:\\k, the CNI plug-ins to C:\\opt\\cni\\bin."""
     del given
     need_containerd(machine)
     programs, plugins = listed(machine, "programs"), listed(machine, "cni")

@@ -1,5 +1,5 @@
-"""powershell.exe: the engine, if the media have one (engine.py); else a few exact scripts are played, all others
-refused."""
+"""powershell.exe: the engine, if the media have one (engine.py). Otherwise a few exact scripts are simulated, and all
+others are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from winlab_standin.guest.shell import Shell, Streams
 
 
 def powershell(shell: Shell, rest: str, streams: Streams) -> int:
-    """Run the engine if there is one; without, a few exact scripts are played, all others refused."""
+    """Run the engine if there is one; without it, simulate a few exact scripts, and refuse all others."""
     from winlab_standin.guest import engine, scripts
     from winlab_standin.guest.machine import FileError, ScriptError
 
@@ -97,7 +97,7 @@ def _step_clock(shell: Shell, match: re.Match[str], streams: Streams) -> int:
 
 
 def _bootstrap(shell: Shell, match: re.Match[str], streams: Streams) -> int:
-    """Run winlab\\bootstrap.ps1 of every drive that has one."""
+    """Run winlab\\bootstrap.ps1 on every drive that has one."""
     del match
     from winlab_standin.guest import bootstrap
 

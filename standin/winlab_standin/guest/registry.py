@@ -1,4 +1,4 @@
-"""The registry of the stand-in: keys and values in one JSON file, with the names' case kept but not significant."""
+"""The registry of the stand-in: keys and values in one JSON file; names keep their case, but it does not matter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _value(data: str | int) -> list[str]:
 
 
 def _facts(windows: Windows) -> dict[str, Values]:
-    """What there is at first: the release, and that WinRM starts late."""
+    """The first content: the release, and that WinRM starts late."""
     return {
         _NT: {name: _value(data) for name, data in windows.facts().items()},
         WINRM: {"Start": _value(2), DELAYED: _value(1)},
@@ -39,7 +39,7 @@ def _facts(windows: Windows) -> dict[str, Values]:
 
 
 def full(key: str) -> str | None:
-    """The key with its root written out; None if there is no such root."""
+    """The key with its root's full name; None if there is no such root."""
     root, _, rest = key.strip().strip('"').rstrip("\\").partition("\\")
     long = ROOTS.get(root.upper(), root.upper())
     if long not in ROOTS.values():
@@ -48,8 +48,8 @@ def full(key: str) -> str | None:
 
 
 class Registry:
-    """Keys and values, kept in a file. Every change is written at once; before the first there is what *windows* has
-    when it is new."""
+    """Keys and values, stored in a file. Every change is written at once; before the first change, the content is that
+    of a new *windows*."""
 
     def __init__(self, path: Path, windows: Windows | None = None) -> None:
         self.path = path
@@ -63,14 +63,14 @@ class Registry:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Values]]:
-        """The keys, to be changed; others wait meanwhile."""
+        """The keys, to change them; others wait meanwhile."""
         with locked(self.path):
             keys = self._load()
             yield keys
             write(self.path, json.dumps(keys, indent=1))
 
     def everything(self) -> dict[str, Values]:
-        """All keys by their whole names, with their values."""
+        """All keys by their full names, with their values."""
         return self._load()
 
     def find(self, key: str) -> tuple[str, Values] | None:
@@ -105,7 +105,7 @@ class Registry:
                 values[old] = [kind, hex(int(data, 0)) if kind in ("REG_DWORD", "REG_QWORD") else data]
 
     def delete(self, key: str, name: str | None = None) -> bool:
-        """Remove a value, or a key with all below it; whether it was there."""
+        """Remove a value, or a key with everything below it; returns whether it existed."""
         lower = key.lower()
         with self._changing() as keys:
             before = json.dumps(keys)

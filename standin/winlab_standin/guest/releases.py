@@ -1,7 +1,7 @@
-"""The releases of Windows Server that the stand-in plays, and the habits in which they differ.
+"""The releases of Windows Server that the stand-in simulates, and the habits in which they differ.
 
-Which one it plays is what the medium says: the images in its install.wim. Setup writes down what it installed
-(:func:`record`), and the installed system goes by that (:func:`installed`). Nothing else here knows of builds.
+The medium decides which one: the images in its install.wim. Setup records what it installed (:func:`record`), and the
+installed system follows that record (:func:`installed`). No other module here knows builds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from winlab_standin.guest.base import StandinError
 
 RECORD = "Windows/System32/config/standin-windows.json"
 SWITCHES = "standin/switches.json"  # on the medium
-# Traps that a medium may set, by the names of its switches: what some Windows do, and others don't
+# Traps that a medium may set, by the names of its switches: what some Windows do, and others do not
 NO_OPENSSH = "no-openssh"  # it has no OpenSSH, and does not reach Windows Update
-USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to go on
+USER_APP = "user-app"  # on a Desktop an app of one user can't be removed, and sysprep refuses to continue
 REMOTE_APP = "remote-app"  # on a Desktop the account SYSTEM can remove an app of one user, and a remote session can't
-PORT_TAKEN = "port-taken"  # the serial port is another program's from the end of bootstrap.ps1 to its logging off
+PORT_TAKEN = "port-taken"  # another program has the serial port from the end of bootstrap.ps1 until it logs off
 TOOLS_HANG = "tools-hang"  # the installer of virtio-win's guest tools never ends
 BUSY_DISKS = "busy-disks"  # Setup ends if another program uses the disks' service (diskpart) while it does
-DEAD_PATHS = "dead-paths"  # Setup ends at a folder of DriverPaths that is not there
+DEAD_PATHS = "dead-paths"  # Setup ends at a folder of DriverPaths that does not exist
 OWN_VIRTIO = "virtio-in-pe"  # its Windows PE has virtio drivers already
 LOCKOUT = "lockout"  # ten wrong passwords lock the account for ten minutes, as on media since October 2022
 STOPPED_WINRM = "winrm-stopped"  # WinRM does not start with Windows, though it should
@@ -38,11 +38,11 @@ TRAPS = (
     LOCKOUT,
     STOPPED_WINRM,
 )
-# Apps that sysprep does not accept, by the traps that bring them; the first can't be removed at all
+# Apps that sysprep refuses, by the traps that bring them; the first can't be removed at all
 STAYING_APP = "Microsoft.MicrosoftEdge.Stable"
 APPS = {STAYING_APP: USER_APP, "MicrosoftCorporationII.WinAppRuntime.Main.1.7": REMOTE_APP}
 ENGLISH = "en-US"
-# The built-in account where it has another name (Microsoft, "Local accounts"), by the languages of these media
+# The built-in account's other names (Microsoft, "Local accounts"), by the languages of these media
 ACCOUNTS = {ENGLISH: "Administrator", "fr-FR": "Administrateur"}
 LANGUAGES = tuple(ACCOUNTS)
 
@@ -51,8 +51,8 @@ LANGUAGES = tuple(ACCOUNTS)
 class Release:
     """A release of Windows Server: its build, and its habits.
 
-    ``conx``: whether it has the Setup that came with build 26040. What that one ends on is known from its logs; of the
-    one before nothing is known, so a medium may say that it lets pass (:class:`Setup`).
+    ``conx``: whether it has the Setup that came with build 26040. Logs show what that one ends on. Nothing is known
+    about the one before, so a medium may say that it continues (:class:`Setup`).
     """
 
     name: str
@@ -61,11 +61,11 @@ class Release:
     version: str  # Microsoft's other name for it
     drivers: str  # virtio-win's folder for it
     conx: bool = False
-    named_version: bool = True  # whether it has the value DisplayVersion; ReleaseId stands in for it before
-    english_ssh: bool = True  # whether its sshd knows the group of administrators by its English name only
+    named_version: bool = True  # whether it has the value DisplayVersion; earlier releases have ReleaseId instead
+    english_ssh: bool = True  # whether its sshd finds the group of administrators only by its English name
 
 
-# The revisions are those of Microsoft's newest evaluation media, but for 2022: before KB5044281 it breaks Calico
+# The revisions are those of Microsoft's newest evaluation media, except for 2022: before KB5044281 it breaks Calico
 RELEASES = {
     one.name: one
     for one in (
@@ -80,7 +80,7 @@ DEFAULT = RELEASES["2022"]
 def of_build(build: int) -> Release:
     """The release with this build.
 
-    :raises StandinError: it is none of those that the stand-in plays.
+    :raises StandinError: it is not one of those that the stand-in simulates.
     """
     for release in RELEASES.values():
         if release.build == build:
@@ -90,7 +90,7 @@ def of_build(build: int) -> Release:
 
 @dataclass(frozen=True)
 class Windows:
-    """A Windows that is installed, or that an image on the medium holds."""
+    """A Windows that is installed, or in an image on the medium."""
 
     release: Release = DEFAULT
     edition: str = "ServerStandardEval"  # EDITIONID
@@ -101,7 +101,7 @@ class Windows:
 
     @property
     def own_keys(self) -> bool:
-        """Whether sshd takes administrators for users like others, whose keys are in their profiles."""
+        """Whether sshd treats administrators as ordinary users, whose keys are in their profiles."""
         return self.release.english_ssh and self.language != ENGLISH
 
     @property
@@ -127,7 +127,7 @@ class Windows:
 
     @property
     def version(self) -> str:
-        """What ``ver`` tells: ``10.0.20348.2762``."""
+        """What ``ver`` prints: ``10.0.20348.2762``."""
         return f"10.0.{self.build}"
 
     @property
@@ -136,8 +136,8 @@ class Windows:
         return ACCOUNTS.get(self.language, ACCOUNTS[ENGLISH])
 
     def facts(self) -> dict[str, str | int]:
-        """The values of ``HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion``. kubelet.exe tells the cluster from
-        ProductName, CurrentMajorVersionNumber, CurrentMinorVersionNumber, CurrentBuildNumber and UBR what a node runs
+        """The values of ``HKLM\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion``. kubelet.exe reports what a node runs
+        by ProductName, CurrentMajorVersionNumber, CurrentMinorVersionNumber, CurrentBuildNumber and UBR
         (k8s.io/kubernetes, pkg/kubelet/winstats/version.go)."""
         named: dict[str, str | int] = {"DisplayVersion": self.release.version} if self.release.named_version else {}
         return {
@@ -159,9 +159,10 @@ class Windows:
 class Setup:
     """The habits of a medium's Setup.
 
-    ``fatal``: whether it ends on any exit code but 0 of the windowsPE pass, and on a driver that it is given and can't
-    install. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D). ``logs``: where on
-    X: its log is until the disk is ready. ``title``: of its window. ``traps``: those that its medium sets.
+    ``fatal``: whether it ends if a command of the windowsPE pass has an exit code other than 0, or if it can't install
+    a driver that it is given. ``gapless``: whether it refuses numbers in ``Order`` that have gaps (0x8007000D).
+    ``logs``: where on X: its log is until the disk is ready. ``title``: of its window. ``traps``: those that its
+    medium sets.
     """
 
     fatal: bool
@@ -191,7 +192,7 @@ def _switches(media: Path) -> dict[str, Any]:
 
 
 def record(windows: Windows, root: Path) -> None:
-    """Write down on the disk whose C: is *root* what was installed there."""
+    """Record on the disk whose C: is *root* what was installed there."""
     release, languages = windows.release, list(windows.languages)
     about = {"edition": windows.edition, "installation": windows.installation, "language": windows.language}
     lists = {"languages": languages, "traps": list(windows.traps)}
@@ -201,7 +202,7 @@ def record(windows: Windows, root: Path) -> None:
 
 
 def installed(root: Path) -> Windows:
-    """The Windows whose C: is *root*; the default one if nothing is written down, as on a host that runs tests."""
+    """The Windows whose C: is *root*; the default one if nothing is recorded, as on a host that runs tests."""
     path = root / RECORD
     if not path.is_file():
         return Windows()

@@ -16,7 +16,7 @@ ERRORS = "setuperr.log"
 
 
 def write_port(text: str) -> None:
-    """Write to the first serial port; without one, nothing happens, as little as in Windows."""
+    """Write to the first serial port; without one, nothing happens, as in Windows."""
     try:
         with PORT.open("wb", buffering=0) as port:
             port.write(text.encode("utf-8", "replace"))
@@ -36,12 +36,12 @@ def draw(title: str, lines: list[str], path: Path = SCREEN) -> None:
 
 
 def bug() -> None:
-    """Tell the serial port of the exception that is being handled: it is a bug of the stand-in."""
+    """Report the exception that is being handled on the serial port: it is a bug of the stand-in."""
     write_port("".join(f"setup: bug: {line}\r\n" for line in traceback.format_exc().splitlines()))
 
 
 class Log:
-    """Tells what Setup does: on the serial port, on the screen, in Panther's logs."""
+    """Reports what Setup does: on the serial port, on the screen, in Panther's logs."""
 
     def __init__(self, folder: Path, title: str = "Windows Setup", screen: Path = SCREEN) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class Log:
         draw(self.title, self.lines, self.screen)
 
     def write(self, level: str, text: str) -> None:
-        """Only into the logs."""
+        """Write only into the logs."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         for name in (ACTIVITY, ERRORS) if level == "Error" else (ACTIVITY,):
             with (self.folder / name).open("a", encoding="utf-8", newline="") as file:
@@ -67,9 +67,9 @@ class Log:
                     file.write(f"{stamp}, {level:<21} IBS    {line}\r\n")
 
     def refuse(self, message: str, detail: str) -> None:
-        """Setup's dialog: what Windows would show, with the detail that Windows keeps for its log."""
+        """Setup's dialog: what Windows would show, with the detail that Windows writes only to its log."""
         self.write("Error", f"{message}\n{detail}")
-        os.sync()  # the log is what people look at, off the disk of a machine that stands
+        os.sync()  # users read the log from the disk of a machine that has stopped
         if self.told:
             write_port((self.folder / ERRORS).read_text(encoding="utf-8"))
         words, rows = message.split(), [""]

@@ -1,9 +1,9 @@
 """One process of the PowerShell engine that runs script after script: an emulated CPU takes seconds to start one.
 
-doubles/resident.ps1 is what it runs. The first script that asks for it starts it. It runs one script at a time: another
-one meanwhile gets a process of its own. So does any script if the resident engine is missing. Who asks holds a lock,
-which goes with its owner. If who asked for a script ends it, or goes away, the engine is killed with all that it has
-started. It ends by itself after some idle minutes.
+It runs ``doubles/resident.ps1``. The first script that needs it starts it. It runs one script at a time. Another script
+meanwhile gets its own process, and so does every script if the resident engine is missing. The caller has a lock, which
+is released when the caller ends. If the caller cancels a script, or goes away, the engine is killed with everything
+that it has started. It ends by itself after some idle minutes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from winlab_standin.guest.report import write_port
 
 SCRIPT = Path(__file__).parent / "doubles/resident.ps1"
 IDLE = 300  # seconds after which it ends: it has 100 MB or more
-BREAK = 0.1  # seconds between two looks whether it has started
-LEAVING = 5.0  # seconds for it to end after it has closed the connection
+BREAK = 0.1  # seconds between two checks whether it has started
+LEAVING = 5.0  # seconds in which it must end after it has closed the connection
 PART = 1 << 16
-# Leaves the exit code of what it runs in a file: who started the engine may be gone
+# Writes the exit code of what it runs into a file: the process that started the engine may have ended
 WITH_CODE = 'cd /; "$@"; echo $? >"$0"'
 Writer = Callable[[str], None]
 Check = Callable[[], None]
@@ -56,7 +56,7 @@ class Resident:
         *,
         env: Mapping[str, str],
     ) -> int | None:
-        """What :func:`base.converse` does, without a new process; None if nothing has run: the script needs one."""
+        """Do what :func:`base.converse` does, in this process; None if the script did not run: it needs a new one."""
         self.folder.mkdir(exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             try:
@@ -64,7 +64,7 @@ class Resident:
             except BlockingIOError:
                 return None
             try:
-                # one that is about to end may take the request, and not begin
+                # an engine that is about to end may accept the request, and not begin
                 for _ in range(2):
                     caller = self._connect() or self._start(args[0], check, env)
                     if caller is None:
@@ -80,11 +80,11 @@ class Resident:
                 raise
 
     def end(self) -> None:
-        """End it, with all that it has started."""
+        """End it, with everything that it has started."""
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             group = int(self._group.read_text())
             self._group.unlink()
-            # another process may have its number by now
+            # another process may have its id by now
             if os.fsencode(self._code) in Path(f"/proc/{group}/cmdline").read_bytes().split(b"\0"):
                 os.killpg(group, signal.SIGKILL)
 
@@ -118,7 +118,7 @@ class Resident:
         return caller
 
     def _own_code(self) -> int:
-        """The exit code of the engine, which has ended with the script; as of a process: negative after a signal."""
+        """The exit code of the engine, which has ended with the script; as for a process, negative after a signal."""
         until = time.monotonic() + LEAVING
         while not (self._code.exists() and (said := self._code.read_text())):
             if time.monotonic() > until:
@@ -130,17 +130,17 @@ class Resident:
 
 
 class _Lines:
-    """Hands on the lines that come from a pipe, as Python's text files have them."""
+    """Passes on the lines that come from a pipe, as Python's text files have them."""
 
     def __init__(self, pipe: int, write: Writer) -> None:
         self.pipe = pipe
         self._write = write
         self._decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
         self._rest = ""
-        self.closed = False  # nobody writes any more
+        self.closed = False  # no one writes any more
 
     def more(self) -> bool:
-        """Take what is there; whether there was something."""
+        """Read what has arrived; returns whether there was something."""
         try:
             part = os.read(self.pipe, PART)
         except BlockingIOError:
@@ -152,7 +152,7 @@ class _Lines:
         return bool(part)
 
     def end(self) -> None:
-        """Take all that is there; the last line may have no end."""
+        """Read everything that has arrived; the last line may have no end."""
         while self.more():
             pass
         self._rest += self._decoder.decode(b"", final=True)
@@ -175,17 +175,17 @@ class _Pipes:
         return [f"/proc/{os.getpid()}/fd/{number}" for number in (self._theirs, self._out, self._err)]
 
     def given(self) -> None:
-        """The engine has its ends: they are no longer needed here."""
+        """Close the engine's ends here, once the engine has opened them."""
         for number in (self._theirs, self._out, self._err):
             os.close(number)
         self._theirs = self._out = self._err = -1
 
     def feed(self) -> IO[str]:
-        """The input, for who writes and closes it."""
+        """The input, for the caller to write and close."""
         return os.fdopen(self._ours.pop("in"), "w", encoding="utf-8", errors="replace")
 
     def hear(self, caller: socket.socket, out: Writer, err: Writer, check: Check) -> bytes:
-        """Hand on what the script writes until the engine answers; the answer, empty if the engine has ended."""
+        """Pass on what the script writes until the engine answers; returns the answer, empty if the engine ended."""
         streams = [_Lines(self._ours["out"], out), _Lines(self._ours["err"], err)]
         with selectors.DefaultSelector() as selector:
             selector.register(caller, selectors.EVENT_READ)
@@ -202,7 +202,7 @@ class _Pipes:
                             selector.unregister(key.fileobj)
                 if any(key.fileobj is caller for key, _ in ready):
                     break
-        for lines in streams:  # all that the script has written is there by now
+        for lines in streams:  # everything that the script has written has arrived by now
             lines.end()
         with contextlib.suppress(ConnectionError):
             return caller.recv(64)
@@ -227,7 +227,7 @@ def _pipes() -> Iterator[_Pipes]:
 def _begin(
     caller: socket.socket, words: Sequence[str | Path], pipes: _Pipes, check: Check, env: Mapping[str, str]
 ) -> bool:
-    """Ask for a script; whether the engine has begun it."""
+    """Request a script; returns whether the engine has begun it."""
     request = {
         "words": [str(word) for word in words],
         "environment": dict(env),

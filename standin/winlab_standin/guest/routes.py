@@ -1,4 +1,4 @@
-"""Persistent routes: really there, in the Linux below, and kept in a file, as Windows keeps them in its registry."""
+"""Persistent routes: set in the stand-in's Linux, and stored in a file, as Windows stores them in its registry."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def kept(config: Path) -> dict[str, str]:
 
 
 def keep(config: Path, wanted: dict[str, str]) -> None:
-    """Have these come back at each start."""
+    """Set these again at each start."""
     write(config / FILE, json.dumps(wanted))
 
 
 def have(wanted: dict[str, str], gone: list[str]) -> None:
-    """Have the routes of *wanted* now, and not those to *gone*.
+    """Set the routes of *wanted* now, and remove those to *gone*.
 
     :raises StandinError: a gateway can't be reached.
     """
@@ -36,7 +36,7 @@ def have(wanted: dict[str, str], gone: list[str]) -> None:
 
 
 def restore(config: Path) -> None:
-    """What Windows does at its start, once their gateways can be reached."""
+    """Set them when Windows starts, once their gateways can be reached."""
     while wanted := kept(config):
         try:
             have(wanted, [])

@@ -1,10 +1,9 @@
-"""winlab's PowerShell scripts for Windows workers: which are played here, and how they fail.
+"""winlab's PowerShell scripts for Windows workers: which are simulated here, and how they fail.
 
 A script runs on Windows by ``powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File
-D:\\scripts\\X.ps1`` with its settings as JSON on the standard input; its result is a line of JSON. Here the same call
-is *played*, that is, done by Python and Wine (players.py, clusterplayers.py). It is played only if the file is on the
-payload CD, and is byte for byte that of the winlab that made these media. Any other script is refused with an exit code
-that is not 0.
+D:\\scripts\\X.ps1`` with its settings as JSON on the standard input; its result is a line of JSON. Here Python and Wine
+*simulate* the same call (``players.py``, ``clusterplayers.py``). They do so only if the file is on the payload CD, and
+is byte for byte that of the winlab that made these media. Any other script is refused with an exit code other than 0.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from winlab_standin.guest.winservices import Manager
 from winlab_standin.guest.world import World
 
 LABEL = "WINLAB_K8S"
-CHANGING = "changing.lock"  # stands for the mutex of common.ps1, in STATE
+CHANGING = "changing.lock"  # in STATE; replaces the mutex of common.ps1
 LOOKS = ("logs.ps1", "probe.ps1", "sealed.ps1", "status.ps1")  # these change nothing and don't wait: Test-Changing
-TURN = 5.0  # seconds between two words of a script that waits for another one
+TURN = 5.0  # seconds between two reports of a script that waits for another one
 COMMON = "common.ps1"  # which all of them load
 KNOWN = Path("/usr/lib/standin/known.json")
-NO_FILE = -196608  # what powershell.exe ends with when the file of -File is not there
-# Of powershell.exe's parameters, those that change nothing here, and how many words each takes
+NO_FILE = -196608  # powershell.exe's exit code if the file of -File is missing
+# powershell.exe's parameters that change nothing here, and how many words each takes
 PARAMETERS = {"-noprofile": 0, "-noninteractive": 0, "-nologo": 0, "-executionpolicy": 1, "-ep": 1}
 UNKNOWN = "this is not the script that these stand-in media know; build the media again"
 
@@ -57,7 +56,7 @@ def file_of(words: list[str]) -> str | None:
 
 
 def recognize(path: Path | None, shown: str, known: dict[str, str], labels: dict[str, str]) -> str:
-    """The name of the script at *path*, if it may be played. *known*: digests of winlab's scripts by their names;
+    """The name of the script at *path*, if it may be simulated. *known*: digests of winlab's scripts by their names;
     *labels*: names of the volumes by drive letter.
 
     :raises FileError: there is no such file.
@@ -78,7 +77,7 @@ def recognize(path: Path | None, shown: str, known: dict[str, str], labels: dict
 
 
 def settings(text: str) -> Settings:
-    """The settings on the standard input; nothing at all means none.
+    """The settings on the standard input; empty input means no settings.
 
     :raises ScriptError: they are not a JSON object.
     """
@@ -94,7 +93,7 @@ def settings(text: str) -> Settings:
 
 
 def players() -> dict[str, Player]:
-    """The players by the names of their scripts."""
+    """The functions that simulate scripts, by the scripts' names."""
     from winlab_standin.guest import (
         clusterplayers,
         configplayers,
@@ -111,9 +110,9 @@ def players() -> dict[str, Player]:
 
 @contextmanager
 def _alone(machine: Machine) -> Iterator[None]:
-    """Wait until no other script changes this machine, and keep others from it, as Enter-Change does.
+    """Wait until no other script changes this machine, and lock others out, as Enter-Change does.
 
-    Windows does not end a script whose caller is gone without a word: it goes on while the next winlab is there.
+    Windows does not end a script whose caller disappeared: it keeps running while the next winlab connects.
     """
     with (STATE / CHANGING).open("w") as lock:
         told = 0.0
@@ -130,7 +129,7 @@ def _alone(machine: Machine) -> Iterator[None]:
 
 
 def play(name: str, machine: Machine, given: Settings) -> dict[str, Any]:
-    """Do what the script *name* does; its result. One that changes the machine waits for its turn.
+    """Do what the script *name* does; returns its result. A script that changes the machine waits for its turn.
 
     :raises ScriptError: as the script throws it.
     """
@@ -165,7 +164,7 @@ def run_file(world: World, path: Path | None, shown: str, read: Callable[[], str
     """
     name = recognize(path, shown, known_scripts(), devices.labels())
     made = machine(world, shown[0].upper(), lambda line: out(f"{line}\r\n"))
-    # Only these scripts read their input; others must not wait for one that nobody sends
+    # only these scripts read their input; others must not wait for input that no one sends
     reads = path is not None and "Read-Settings @($input)" in path.read_text(encoding="utf-8")
     result = play(name, made, settings(read()) if reads else {})
     out(json.dumps(result) + "\r\n")

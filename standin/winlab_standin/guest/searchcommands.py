@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def findstr(shell: Shell, rest: str, streams: Streams) -> int:
-    """``findstr [/i] [/v] [/x] [/l] TEXT|/c:TEXT [FILE]``: plain text only, in one file or what comes in."""
+    """``findstr [/i] [/v] [/x] [/l] TEXT|/c:TEXT [FILE]``: plain text only, in one file or in the input."""
     words = cmdline.split(rest)
     phrases = [word[3:] for word in words if word.lower().startswith("/c:")]
     flags = {word.lower() for word in words if word.startswith("/") and not word.lower().startswith("/c:")}
@@ -30,7 +30,7 @@ def findstr(shell: Shell, rest: str, streams: Streams) -> int:
 
 
 def find_(shell: Shell, rest: str, streams: Streams) -> int:
-    """``find [/i] [/v] "TEXT"``, in what comes in."""
+    """``find [/i] [/v] "TEXT"``, in the input."""
     words = cmdline.split(rest)
     flags = {word.lower() for word in words if word.startswith("/")}
     plain = [word for word in words if not word.startswith("/")]

@@ -21,7 +21,7 @@ from winlab_standin.guest.winrm import Service
 
 PID = Path("/run/sshd.pid")
 SSHD_LOG = STATE / "sshd.log"
-# Seconds after the start of Windows until services with a delayed start come (Microsoft, Win32:
+# Seconds after the start of Windows until services with a delayed start begin (Microsoft, Win32:
 # SERVICE_DELAYED_AUTO_START_INFO)
 LATE = 120.0
 SSHD_CONFIG_FILE = Path("/etc/ssh/sshd_config")
@@ -41,7 +41,7 @@ PerSourcePenalties no
 AllowUsers Administrator administrator
 Subsystem sftp internal-sftp -d /
 """
-# The account has number 0, so sshd calls it root; "PermitRootLogin" is about it
+# The account has the number 0, so sshd calls it root, and "PermitRootLogin" applies to it
 KEYS, OWN_KEYS = "/c/ProgramData/ssh/administrators_authorized_keys", "/c/Users/Administrator/.ssh/authorized_keys"
 
 
@@ -54,7 +54,7 @@ def gone(number: int) -> bool:
 
 
 def _until(true: Callable[[], bool], limit: float) -> bool:
-    """Wait until something is true, *limit* seconds at most; whether it is."""
+    """Wait until something is true, *limit* seconds at most; returns whether it is."""
     end = time.monotonic() + limit
     while not true():
         if time.monotonic() > end:
@@ -77,13 +77,13 @@ class Services:
         self.config = config
         self.registry = Registry(config / REGISTRY, windows)
         self.listener: winrmd.Server | None = None
-        self.back = 0.0  # when WinRM, which was cut off or starts late, comes (time.monotonic)
+        self.back = 0.0  # when WinRM, which was cut off or starts late, starts (time.monotonic)
         self.sshd = 0
 
     def start_configured(self) -> None:
-        """Start what has been set up; a service that does not start is told to the serial port, the others go on.
+        """Start what has been set up. A service that does not start is reported on the serial port; others continue.
 
-        WinRM comes minutes late, unless somebody has changed how it starts.
+        WinRM starts minutes late, unless someone has changed how it starts.
         """
         late = int(self.registry.get(WINRM, DELAYED) or "0", 0) != 0
         for name, kept, act in (
@@ -98,8 +98,8 @@ class Services:
                     write_port(f"setup: service {name} did not start: {_line(error)}\r\n")
 
     def serve_requests(self) -> None:
-        """Start anew what other processes have asked for. One that does not start leaves the reason in failed.NAME,
-        which whoever asked reads when the request has gone."""
+        """Restart what other processes have requested. A service that does not start leaves the reason in failed.NAME,
+        which the other process reads when its request is gone."""
         for name, act in (("winrm", self.start_winrm), ("sshd", self.start_sshd)):
             request = STATE / f"reload.{name}"
             if request.exists():
@@ -110,7 +110,7 @@ class Services:
                 request.unlink()
 
     def drop_if_asked(self) -> None:
-        """Cut WinRM off for some seconds when a network is made (clusterplayers.py); what runs in it goes on."""
+        """Cut WinRM off for some seconds when a network is made (clusterplayers.py); what runs in it continues."""
         wish = STATE / "drop"
         if self.back and time.monotonic() > self.back:
             self.back = 0.0
@@ -123,11 +123,11 @@ class Services:
                 self.listener = None
 
     def start_winrm_late(self) -> None:
-        """Have WinRM started when services with a delayed start are."""
+        """Have WinRM start with the services that have a delayed start."""
         self.back = time.monotonic() + LATE
 
     def start_winrm(self) -> None:
-        """Open the HTTPS listener with the certificate kept in *config*."""
+        """Open the HTTPS listener with the certificate in *config*."""
         os.environ["NTLM_USER_FILE"] = str(accounts.NTLM)
         (STATE / "winrm").unlink(missing_ok=True)
         if self.listener is not None:
@@ -149,7 +149,7 @@ class Services:
     def start_sshd(self) -> None:
         """Start OpenSSH's server with the host key on C:, and wait until it listens.
 
-        :raises OSError: it does not; the text holds the end of its log.
+        :raises OSError: it does not; the text has the end of its log.
         """
         if self.sshd and not gone(self.sshd):
             os.kill(self.sshd, signal.SIGTERM)
@@ -159,14 +159,14 @@ class Services:
         PID.unlink(missing_ok=True)
         SSHD_LOG.unlink(missing_ok=True)
         key = STATE / "ssh_host_ed25519_key"
-        # The private key must end with a newline and be nobody else's: a file on C: can have neither
+        # The private key must end with a newline and be readable by no one else: a file on C: can have neither
         shutil.copyfile(C / "ProgramData/ssh/ssh_host_ed25519_key", key)
         key.chmod(0o600)
         SSHD_CONFIG_FILE.write_text(SSHD_CONFIG.format(keys=OWN_KEYS if self.windows.own_keys else KEYS))
-        # sshd knows no firewall: where Windows' lets nobody in, it listens to this machine only
+        # sshd knows no firewall: if Windows' lets no one in, sshd listens to this machine only
         words = [] if firewall.allows(self.registry, 22) else ["-o", "ListenAddress=127.0.0.1"]
         self.sshd = start(["/usr/sbin/sshd", "-D", "-e", *words], log=SSHD_LOG)
-        # sshd writes its number when it listens, not before
+        # sshd writes its process id when it listens, not before
         ended = _until(lambda: PID.is_file() or gone(self.sshd), 60)
         if not PID.is_file():
             tail = SSHD_LOG.read_text(errors="replace")[-400:] if SSHD_LOG.is_file() else ""

@@ -1,4 +1,4 @@
-"""Windows Setup, played: find the answer file, obey or refuse it, prepare the disk, apply the image, restart."""
+"""Simulates Windows Setup: find the answer file, obey or refuse it, prepare the disk, apply the image, restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from winlab_standin.guest.shell import Shell, Streams
 from winlab_standin.guest.world import World
 
 X = Path("/tmp")  # noqa: S108  # Windows PE lives in memory
-FIRMWARE = Path("/sys/firmware/efi")  # there if it is UEFI
+FIRMWARE = Path("/sys/firmware/efi")  # exists with UEFI
 WIM = devices.MEDIA / "sources/install.wim"
 TYPES = {
     "EFI": "C12A7328-F81F-11D2-BA4B-00A0C93EC93B",
@@ -40,7 +40,7 @@ LANGUAGE = [
 
 
 def halt() -> None:
-    """Stay as a dialog stays that nobody answers."""
+    """Wait as a dialog does that no one answers."""
     while True:
         time.sleep(3600)
 
@@ -52,7 +52,7 @@ def evaluation(media: Path) -> bool:
 
 
 def main() -> None:
-    """Play Setup from its start to the restart."""
+    """Simulate Setup from its start to the restart."""
     images = wimread.images(WIM)
     release = images[0].windows.release
     habits = releases.setup(release, devices.MEDIA)
@@ -124,7 +124,7 @@ def _setup(log: Log, images: tuple[plan.Image, ...], habits: releases.Setup) -> 
 def run_commands(log: Log, world: World, root: answer.Node, habits: releases.Setup) -> None:
     """Run the commands of the pass windowsPE.
 
-    :raises AnswerError: one ended with another code than 0, and this Setup ends on that.
+    :raises AnswerError: one ended with a code other than 0, and this Setup ends on that.
     """
     for command in plan.first_commands(root):
         code = execute(log, world, command)
@@ -139,7 +139,7 @@ def drivers(
     """The drivers in the folders that the answer file names, and in the folder that Setup looks for on every drive.
     *present*: the machine's devices.
 
-    :raises AnswerError: one can't be installed, or a named folder is not there, and this Setup ends on that.
+    :raises AnswerError: one can't be installed, or a named folder is missing, and this Setup ends on that.
     :raises StandinError: the same one is in two folders.
     """
     named = {path: drives.real(path) for path in answer.driver_paths(root)}
@@ -164,12 +164,12 @@ def drivers(
 
 
 def in_pe(habits: releases.Setup) -> frozenset[str]:
-    """The devices that the medium's own Windows PE has drivers for, besides those of every Windows."""
+    """The devices that the medium's own Windows PE has drivers for, in addition to those of every Windows."""
     return VIRTIO if releases.OWN_VIRTIO in habits.traps else frozenset()
 
 
 def require_free_disks(world: World) -> None:
-    """Refuse to partition while another program uses the disks' service, where the medium's Setup minds that.
+    """Refuse to partition while another program uses the disks' service, if the medium has the trap.
 
     :raises AnswerError: one does.
     """
@@ -184,7 +184,7 @@ def execute(log: Log, world: World, command: str) -> int:
     """Run a command of the answer file; its output goes to the log."""
     kept: list[str] = []
     folder = "C:\\" if "C" in world.drives.letters else "X:\\"
-    # alone: so that a script in a process of its own, as Windows starts it, is seen to work in each machine
+    # alone: each machine also tests a script in its own process, as Windows starts it
     code = Shell(world, COMMANDS, cwd=folder, alone=True).spawn(command, Streams(kept.append, kept.append))
     log.write("Info" if code == 0 else "Error", f"command: {command}\nexit code: {code}\n{''.join(kept)}")
     if code != 0:
@@ -193,7 +193,7 @@ def execute(log: Log, world: World, command: str) -> int:
 
 
 def script(wanted: plan.Plan) -> str:
-    """What sfdisk is told."""
+    """The input of sfdisk."""
     if wanted.of("EFI") is None:
         rows = [f"size={item.size}MiB, " if item.size else "" for item in wanted.partitions]
         flags = [", bootable" if item.active else "" for item in wanted.partitions]
@@ -206,8 +206,8 @@ def script(wanted: plan.Plan) -> str:
 
 
 def cluster(size: int) -> int:
-    """Sectors per cluster for FAT32 on *size* MiB: the more the faster GRUB reads, but below 65,525 clusters it would
-    be FAT16."""
+    """Sectors per cluster for FAT32 on *size* MiB. With more sectors GRUB reads faster, but with fewer than 65,525
+    clusters it would be FAT16."""
     return next((count for count in (8, 4, 2) if size * 2048 // count > 66_500), 1) if size else 1
 
 
@@ -225,7 +225,7 @@ def prepare(disk: Path, wanted: plan.Plan) -> None:
 
 
 def _finish(disk: Path, wanted: plan.Plan, data: bytes, packages: list[driverstore.Package], log: Log) -> None:
-    """Boot files onto the system partition; drivers into the store; answer file and logs into Panther."""
+    """Copy boot files to the system partition, drivers into the store, answer file and logs into Panther."""
     windows, system = Path("/c"), Path("/run/system")
     if not devices.mount(devices.partition(disk, wanted.target), windows, ("ntfs3",), "rw,noatime"):
         raise StandinError("The new volume can't be mounted.")
@@ -261,7 +261,7 @@ def _boot_by_uefi(partition: Path, windows: Path, system: Path) -> None:
 
 
 def _boot_by_bios(disk: Path, wanted: plan.Plan, windows: Path, system: Path) -> None:
-    """The boot sector's code, the loader in the gap behind it, and the rest on the active partition."""
+    """Write the boot sector's code, the loader into the gap after it, and the rest on the active partition."""
     active = next(item for item in wanted.partitions if item.active)
     own = active.number == wanted.target
     if own:

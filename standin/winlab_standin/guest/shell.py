@@ -21,7 +21,7 @@ Writer = Callable[[str], None]
 
 
 class Cancelled(Exception):
-    """Whoever started the command has ended it."""
+    """The caller has ended the command."""
 
 
 class Leave(Exception):
@@ -63,7 +63,7 @@ class Commands:
         return self.builtin.get(name) or self.program(name)
 
     def program(self, name: str) -> Command | None:
-        """The program *name*: what can be started without cmd.exe. None if there is none."""
+        """The program *name*, which can be started without cmd.exe; None if there is none."""
         return self.programs.get(_stem(name))
 
 
@@ -71,7 +71,7 @@ class Commands:
 class Shell:
     """One cmd.exe: the commands it knows, variables, the current folder, the last exit code.
 
-    *alone*: its PowerShell scripts get processes of their own, as on Windows.
+    *alone*: each of its PowerShell scripts gets its own process, as on Windows.
     """
 
     world: World
@@ -83,7 +83,7 @@ class Shell:
     alone: bool = False
 
     def run(self, line: str, streams: Streams) -> int:
-        """What ``cmd.exe /c LINE`` does; the exit code it ends with."""
+        """Do what ``cmd.exe /c LINE`` does; returns its exit code."""
         try:
             self.execute(line, streams)
         except Leave as leave:
@@ -116,7 +116,7 @@ class Shell:
             self.code = 1
 
     def environment(self) -> dict[str, str]:
-        """The variables, with those that cmd.exe works out itself."""
+        """The variables, with those that cmd.exe computes itself."""
         return {**self.world.variables(), **self.variables, "CD": self.cwd.rstrip("\\"), "ERRORLEVEL": str(self.code)}
 
     def path(self, text: str) -> Path | None:
@@ -124,9 +124,9 @@ class Shell:
         return self.world.drives.real(text, self.cwd)
 
     def check(self) -> None:
-        """Let a long command end if it is to.
+        """Let a long command end if its caller has ended it.
 
-        :raises Cancelled: it is.
+        :raises Cancelled: the caller has.
         """
         if self.cancelled():
             raise Cancelled
@@ -230,7 +230,7 @@ def _constant(text: str) -> Callable[[], str]:
 
 
 def interactive(shell: Shell, streams: Streams, lines: Callable[[str], str | None]) -> int:
-    """Answer line after line until ``exit`` or the end; *lines* shows a prompt and returns a line, None at the end."""
+    """Run line after line until ``exit`` or the end; *lines* shows a prompt and returns a line, None at the end."""
     streams.out(BANNER.format(shell.world.windows.version))
     while True:
         line = lines(f"\r\n{shell.cwd}>")

@@ -156,7 +156,7 @@ def sc(shell: Shell, rest: str, streams: Streams) -> int:
 def shutdown(shell: Shell, rest: str, streams: Streams) -> int:
     """``shutdown /r|/s [/f] [/t SECONDS] [/c TEXT]``.
 
-    While somebody is logged on at the screen, InitiateSystemShutdownEx refuses without force:
+    While someone is logged on at the screen, InitiateSystemShutdownEx refuses without force:
     ERROR_SHUTDOWN_USERS_LOGGED_ON.
     """
     words = [re.sub("^-", "/", word) for word in cmdline.split(rest)]
@@ -181,7 +181,7 @@ def shutdown(shell: Shell, rest: str, streams: Streams) -> int:
         streams.err("The system shutdown cannot be initiated because there are other users logged on to the computer.")
         streams.err("(1191)\r\n")
         return 1191
-    # The answer must still reach whoever asked
+    # the answer must still reach the caller
     shell.world.power(action, max(delay, 1.0))
     return 0
 

@@ -1,9 +1,9 @@
-"""sysprep's life cycle, played: seal.ps1 generalizes and switches off; the clone looks for its own answer file.
+"""Simulates sysprep: seal.ps1 generalizes and switches off; the clone looks for its own answer file.
 
 What Windows does is documented ("Sysprep (Generalize) a Windows installation", "Windows Setup Automation Overview"):
-generalize takes name, accounts and identity away. The next start runs specialize and oobeSystem, for which Setup
-searches an answer file again: cached ones first, then removable media by drive letter. It looks for the name
-Unattend.xml, since the other name is for windowsPE and offlineServicing.
+generalize removes name, accounts and identity. The next start runs specialize and oobeSystem, for which Setup searches
+an answer file again: cached ones first, then removable media by drive letter. It looks for the name Unattend.xml,
+because the other name is for windowsPE and offlineServicing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from winlab_standin.guest.machine import Machine, Player, ScriptError, Settings
 from winlab_standin.guest.players import feature_state, joined
 
 STATE_FILE = "standin-state.json"  # of installed.State, in the folder of Windows' registry
-SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough to be asked meanwhile
+SWITCH_OFF = 20.0  # seconds from the start of sysprep: long enough for winlab to ask meanwhile
 GENERALIZED = "generalized"
 LOG_LINE = "BiUpdateEfiEntry failed c000000d"
 APP_LINES = (  # antifob/incus-windows#28, vmware/ansible-vsphere-gos-validation#596
@@ -27,14 +27,14 @@ APP_LINES = (  # antifob/incus-windows#28, vmware/ansible-vsphere-gos-validation
     "properly in the sysprep image.\r\nSYSPRP Failed to remove apps for the current user: 0x80073cf2."
 )
 UNATTEND = "unattend.xml"
-# What sysprep takes away: the account's password, the network's settings, keys and certificates
+# What sysprep removes: the account's password, the network's settings, keys and certificates
 IDENTITY = (
     "Windows/System32/config/standin-sam.json",
     "Windows/System32/config/standin-mtu",
     "Windows/System32/config/standin-winrm.crt",
     "Windows/System32/config/standin-winrm.key",
 )
-# And what seal.ps1 takes away before
+# And what seal.ps1 removes before that
 TRACES = (
     "ProgramData/ssh/administrators_authorized_keys",
     "Users/Administrator/.ssh/authorized_keys",
@@ -48,7 +48,7 @@ TRACES = (
 
 
 def seal(machine: Machine, given: Settings) -> dict[str, Any]:
-    """seal.ps1: clean up, generalize, switch off; nothing of that while a restart is due, or before it is to begin."""
+    """seal.ps1: clean up, generalize, switch off; none of that while a restart is pending, or without ``begin``."""
     text = str(given.get("generalize", ""))
     if not text.strip():
         raise ScriptError("settings.generalize is empty: it must be the text of an answer file.")
@@ -68,7 +68,7 @@ def seal(machine: Machine, given: Settings) -> dict[str, Any]:
 def confirm(text: bytes) -> None:
     """Refuse an answer file that sysprep refuses, or that would harm the clones.
 
-    :raises ScriptError: see there.
+    :raises ScriptError: it is one of these.
     """
     try:
         root = answer.parse(text, r"C:\winlab\generalize.xml", "generalize")
@@ -98,8 +98,8 @@ def _seal(machine: Machine) -> None:
 
 
 def generalize(machine: Machine) -> None:
-    """What sysprep does: it takes the identity away, says so in its logs, and switches the machine off. With an app of
-    one user it says that it does not, and Windows stays as it is."""
+    """Do what sysprep does: remove the identity, log that, and switch the machine off. With an app of one user, log
+    that it refuses, and change nothing."""
     folder = machine.c("Windows/System32/Sysprep")
     (folder / "Panther").mkdir(parents=True, exist_ok=True)
     log = folder / "Panther/setuperr.log"
@@ -119,7 +119,7 @@ def generalize(machine: Machine) -> None:
 def run(machine: Machine, command: str) -> None:
     """Do what ``sysprep.exe`` does with the arguments of *command*, as far as seal.ps1 uses them.
 
-    What sysprep does not like stands in its log, and Windows stays as it is.
+    If sysprep refuses, its log says why, and Windows is unchanged.
     """
     words = cmdline.split(command)
     given = {word.lower().partition(":")[0]: word.partition(":")[2] for word in words[1:]}
@@ -139,7 +139,7 @@ def run(machine: Machine, command: str) -> None:
 
 
 def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
-    """sealed.ps1: how far sysprep is; here it needs a few seconds."""
+    """sealed.ps1: how far sysprep is; here sysprep needs a few seconds."""
     del given
     path = machine.config / STATE_FILE
     phase = json.loads(path.read_text()).get("phase") if path.is_file() else None
@@ -150,7 +150,7 @@ def sealed(machine: Machine, given: Settings) -> dict[str, Any]:
 
 
 def updates(machine: Machine, given: Settings) -> dict[str, Any]:
-    """updates.ps1: there are none for the stand-in."""
+    """updates.ps1: the stand-in has no updates."""
     del given
     machine.tell("winlab: looking for updates")
     return {"installed": [], "failed": [], "restart": False}
@@ -160,11 +160,11 @@ PLAYERS: dict[str, Player] = {"seal.ps1": seal, "sealed.ps1": sealed, "updates.p
 
 
 def clone_answers(discs: Sequence[Path]) -> bytes | None:
-    """The answer file for a clone's first start, from the roots of CDs in the order of their letters; None if none has
-    settings for it.
+    """The answer file for a clone's first start, from the roots of CDs in the order of their letters; None if no file
+    has settings for it.
 
-    :raises AnswerError: a file that Windows would take, and that is for an installation: its disks and names are those
-        of another machine.
+    :raises AnswerError: Windows would take a file that is for an installation: its disks and names are those of
+        another machine.
     """
     for path in answer.candidates([], discs, None):
         if "windowsPE" in answer.passes(answer.parse(path.read_bytes(), str(path), "specialize")):

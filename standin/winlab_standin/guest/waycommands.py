@@ -1,4 +1,4 @@
-"""Commands about the ways into the system: the console's encoding, and WinRM stopped and started by hand."""
+"""Commands about logins: the console's encoding, and WinRM stopped and started manually."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from winlab_standin.guest.place import STATE
 from winlab_standin.guest.shell import Command, Shell, Streams
 
 UTF_8 = "65001"
-FOR_GOOD = 10.0**9  # seconds: until somebody starts it, or the system starts anew
+FOR_GOOD = 10.0**9  # seconds: until someone starts it, or the system restarts
 WAIT = 60.0  # seconds for the service to start
 WINRM = "The Windows Remote Management (WS-Management) service"
 
 
 def chcp(shell: Shell, rest: str, streams: Streams) -> int:
-    """``chcp``, ``chcp 65001``: all that the stand-in prints is UTF-8."""
+    """``chcp``, ``chcp 65001``: everything that the stand-in prints is UTF-8."""
     del shell
     if rest.strip() not in ("", UTF_8):
         streams.err("Invalid code page\r\n")

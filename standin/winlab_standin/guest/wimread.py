@@ -14,7 +14,7 @@ from winlab_standin.guest.releases import Windows, of_build
 def images(path: Path) -> tuple[Image, ...]:
     """The images of a WIM.
 
-    :raises StandinError: the file is not a WIM, or holds a Windows that the stand-in does not know.
+    :raises StandinError: the file is not a WIM, or has a Windows that the stand-in does not know.
     """
     with path.open("rb") as file:
         header = file.read(208)
@@ -32,7 +32,7 @@ def images(path: Path) -> tuple[Image, ...]:
 
 
 def _windows(node: ElementTree.Element) -> Windows:
-    """What an image holds, as the WIM says."""
+    """What an image contains, by the WIM's own list."""
     return Windows(
         of_build(int(node.findtext("WINDOWS/VERSION/BUILD") or 0)),
         node.findtext("WINDOWS/EDITIONID") or "",

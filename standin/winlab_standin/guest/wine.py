@@ -1,9 +1,9 @@
 """Wine in the installed system: its folders, its start, and calls of Windows programs.
 
-Wine sees the stand-in's own C:. The Windows folder there is an overlay: the files on the NTFS volume, over Wine's, over
-what is written into it, which is lost with a restart. Folders in :data:`KEPT` are the volume's own. Wine's registry is
-made new from the media's at every start, with the services that are recorded on C: put in (winservices.py). So no reset
-of the machine can damage it.
+Wine uses the stand-in's own C:. The Windows folder there is an overlay of the NTFS volume's files, of Wine's, and of
+what is written into it, which is lost with a restart. Folders in :data:`KEPT` are the volume's own. At every start,
+Wine's registry is made from the media's, with the services that are recorded on C: (winservices.py). So a reset of the
+machine can't damage it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READY = STATE / "wine.ready"
 ENVIRONMENT = {
     "WINEPREFIX": str(PREFIX),
     "WINEDEBUG": "-all",
-    # Neither .NET nor a web browser is there
+    # neither .NET nor a web browser is installed
     "WINEDLLOVERRIDES": "mscoree=;mshtml=",
     "XDG_RUNTIME_DIR": "/run",
     "HOME": "/root",
@@ -38,7 +38,7 @@ ENVIRONMENT = {
 }
 QUIET = 'exec "$@" >/dev/null 2>&1 </dev/null'
 VERSION_KEY = "Software\\\\Microsoft\\\\Windows NT\\\\CurrentVersion"  # of HKLM
-LIMIT = 600.0  # seconds a program may take; more than any should, even on a slow machine
+LIMIT = 600.0  # seconds that a program may take; more than any needs, even on a slow machine
 
 
 def arrange() -> None:
@@ -51,7 +51,7 @@ def arrange() -> None:
     layer.mkdir(exist_ok=True)
     run(
         ["mount", "-t", "tmpfs", "-o", "mode=0755", "tmpfs", layer]
-    )  # the root is an overlay, which can't carry another
+    )  # the root is an overlay, which can't be below another one
     for name in ("upper", "work"):
         (layer / name).mkdir()
     run(["mount", "--bind", C, VOLUME])
@@ -64,16 +64,16 @@ def arrange() -> None:
 
 
 def registry(made: str, windows: Windows, boot: int, services: str) -> str:
-    """Wine's registry (its text format) for this start. It has the release of *windows*, which is also what Wine tells
-    programs that ask for a version, and *services*. By its number of the start kubelet.exe knows that Windows was
-    restarted."""
+    """Wine's registry (its text format) for this start. It has the release of *windows*, which Wine also reports to
+    programs that ask for a version, and *services*. It has the number of the start, which shows kubelet.exe that
+    Windows was restarted."""
     made = with_values(made, VERSION_KEY, windows.facts())
     memory = "System\\\\ControlSet001\\\\Control\\\\Session Manager\\\\Memory Management\\\\PrefetchParameters"
     return f'{made.rstrip()}\n\n[{memory}] 1\n"BootId"=dword:{boot:08x}\n\n{services}'
 
 
 def with_values(made: str, key: str, values: dict[str, str | int]) -> str:
-    """A registry with these values in *key*, which has no others of these names then."""
+    """A registry with these values in *key*, in place of others of the same names."""
     section = re.search(rf"^\[{re.escape(key)}\][^\n]*\n(?:(?!\[).*\n?)*", made, re.MULTILINE)
     head, rows = (section[0].splitlines()[0], section[0].splitlines()[1:]) if section else (f"[{key}] 1", [])
     kept = [row for row in rows if not any(row.lower().startswith(f'"{name.lower()}"=') for name in values)]
@@ -87,9 +87,9 @@ def with_values(made: str, key: str, values: dict[str, str | int]) -> str:
 
 
 def prepare(windows: Windows, boot: int, services: str) -> None:
-    """Lay out the prefix, before Wine's start."""
+    """Fill the prefix before Wine starts."""
     (PREFIX / "dosdevices").mkdir(parents=True, exist_ok=True)
-    # Wine's server makes these if they are missing, in small letters: they must not come to stand on C:
+    # Wine's server makes these if they are missing, in lower case: they must not be on C:
     (PREFIX / "drive_c/windows/system32").mkdir(parents=True, exist_ok=True)
     for name in ("user.reg", "userdef.reg", ".update-timestamp"):
         shutil.copyfile(MADE / name, PREFIX / name)
@@ -99,7 +99,7 @@ def prepare(windows: Windows, boot: int, services: str) -> None:
 
 
 def drive(letter: str, folder: Path | None) -> None:
-    """Give a drive letter to a folder, or take it away."""
+    """Give a drive letter to a folder, or remove the letter."""
     link = PREFIX / "dosdevices" / f"{letter.lower()}:"
     link.unlink(missing_ok=True)
     if folder is not None and link.parent.is_dir():
@@ -111,7 +111,7 @@ def start() -> None:
     :data:`FAILED` with the reason."""
     begun = time.monotonic()
     try:
-        # The pipes of a call that starts the server or the services would be kept open by them
+        # the server or services that a call starts would keep its pipes open
         run(["sh", "-c", QUIET, "sh", "wineserver", "--persistent"], env=ENVIRONMENT)
         run(["sh", "-c", QUIET, "sh", "wine", "cmd", "/c", "ver"], env=ENVIRONMENT, cwd=C, timeout=LIMIT)
     except StandinError as error:
@@ -123,7 +123,7 @@ def start() -> None:
 
 
 def start_soon(windows: Windows, boot: int, services: str, then: Callable[[], None]) -> None:
-    """Do all that in a thread, then *then* if it went well."""
+    """Do all that in a thread, and call *then* if it succeeded."""
 
     def work() -> None:
         prepare(windows, boot, services)
@@ -135,7 +135,7 @@ def start_soon(windows: Windows, boot: int, services: str, then: Callable[[], No
 
 
 def stop() -> None:
-    """End everything that runs in Wine, as Windows does when it shuts down; nothing is started any more."""
+    """End everything that runs in Wine, as Windows does when it shuts down; after that, nothing can be started."""
     if READY.exists():
         READY.unlink()
         FAILED.write_text("Windows is shutting down")
@@ -163,7 +163,7 @@ def wait(limit: float = LIMIT) -> None:
 
 
 def call(words: list[str], limit: float = LIMIT) -> tuple[int, str]:
-    """Run a Windows program to its end: its exit code and what it printed.
+    """Run a Windows program to its end; returns its exit code and what it printed.
 
     :raises OSError: Wine did not start.
     :raises StandinError: the program took longer than *limit* seconds.
@@ -174,7 +174,7 @@ def call(words: list[str], limit: float = LIMIT) -> tuple[int, str]:
 
 
 def pass_through(words: list[str], tell: Callable[[str], None], path: str = "") -> int:
-    """Run a Windows program and hand each line to *tell* as it comes; its exit code. *path*: what PATH has more."""
+    """Run a Windows program, pass each line to ``tell`` at once, return its exit code. *path*: an addition to PATH."""
     wait()
     environment = {**ENVIRONMENT, "WINEPATH": path} if path else ENVIRONMENT
     return stream(["wine", *words], lambda line: tell(line.rstrip("\r")), env=environment, cwd=C)

@@ -1,8 +1,8 @@
-"""Makes Wine small and ready, at the build: runs inside the new root, by its own Python.
+"""Makes Wine small and ready while the media are built: the new root's own Python runs it there.
 
-``python3 -m winlab_standin.guest.wineroot prune`` keeps, of Wine's 750 Windows modules, those that are named here and
-whatever these import, and of the shared libraries those that something left still needs. ``... prefix`` then makes
-Wine's registry and its Windows folder, which the installed system finds in :data:`PREFIX`.
+``python3 -m winlab_standin.guest.wineroot prune`` keeps only those of Wine's 750 Windows modules that are named here,
+the modules that these import, and the shared libraries that they still need. ``... prefix`` then makes Wine's registry
+and its Windows folder, which the installed system finds in :data:`PREFIX`.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ MODULES = [
 ]
 # The Linux halves of these modules
 UNIX = ["bcrypt", "crypt32", "dnsapi", "mountmgr", "netapi32", "nsiproxy", "ntdll", "secur32", "win32u", "ws2_32"]
-# Loaded by name at run time, so that nothing says that they are needed
+# loaded by name at run time, so no import names them
 LOADED = ("libgnutls.so.30", "libfreetype.so.6", "libfontconfig.so.1", "libnss_files.so.2", "libnss_dns.so.2")
-# What the PowerShell engine needs, which the media may have beside the root: .NET looks for OpenSSL by its name
+# for the PowerShell engine, which the media may have beside the root: .NET loads OpenSSL by its name
 ENGINE = ("libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "librt.so.1", "libssl.so.3", "libstdc++.so.6")
 PLUGINS = ("gstreamer", "gdk-pixbuf", "libgphoto2", "libheif", "pulseaudio", "vdpau", "alsa", "dri", "gio", "libv4l")
 REGISTRY = r"""Windows Registry Editor Version 5.00
@@ -121,7 +121,7 @@ REGISTRY = r"""Windows Registry Editor Version 5.00
 
 
 def imports(dll: bytes) -> list[str]:
-    """The modules that a Windows program or DLL imports from, in small letters (Microsoft, "PE Format")."""
+    """The modules that a Windows program or DLL imports from, in lower case (Microsoft, "PE Format")."""
     header = struct.unpack_from("<I", dll, 0x3C)[0]
     count, size = struct.unpack_from("<H", dll, header + 6)[0], struct.unpack_from("<H", dll, header + 20)[0]
     sections = [struct.unpack_from("<IIII", dll, header + 24 + size + 40 * index + 8) for index in range(count)]
@@ -168,7 +168,7 @@ def needed(elf: bytes) -> list[str]:
 
 
 def closure(names: Iterable[str], needs: Callable[[str], list[str] | None]) -> set[str]:
-    """*names* and all they need. *needs* tells what one needs, None if there is no such thing."""
+    """*names* and all that they need. *needs* returns what one needs, or None if it does not exist."""
     found: set[str] = set()
     queue = list(names)
     while queue:
@@ -200,7 +200,7 @@ def _modules() -> None:
 
 
 def _libraries() -> None:
-    """Remove the shared libraries that nothing needs any more, and what libraries for media would load."""
+    """Remove the shared libraries that nothing needs any more, and the plug-ins of media libraries."""
     for path in LIBRARIES.iterdir():
         if path.is_dir() and path.name.startswith(PLUGINS):
             shutil.rmtree(path)
@@ -228,11 +228,11 @@ def _libraries() -> None:
 
 
 def _prefix() -> None:
-    """Make the prefix as a user's first start would, then put the registry's values and the shims in."""
+    """Make the prefix as a user's first start would, then add the registry's values and the shims."""
     from winlab_standin.guest.wine import ENVIRONMENT, QUIET
 
     environment = {**ENVIRONMENT, "WINEPREFIX": str(PREFIX), "HOME": "/root"}
-    # The pipes of a call that starts services would be kept open by them
+    # services that a call starts would keep its pipes open
     run(["sh", "-c", QUIET, "sh", "wine", "wineboot", "--init"], env=environment, timeout=300)
     values = PREFIX / "drive_c/standin.reg"
     values.write_text(REGISTRY, encoding="ascii", newline="\r\n")

@@ -1,6 +1,6 @@
-"""WS-Management as Windows Remote Management speaks it to its command shell ([MS-WSMV]); no sockets, no authentication.
+"""WS-Management as Windows Remote Management uses it for its command shell ([MS-WSMV]); no sockets, no authentication.
 
-:meth:`Service.handle` takes the body of a POST and returns status and answer, so that tests need no network. The
+:meth:`Service.handle` takes the body of a POST and returns status and answer, so tests need no network. The
 actions are Identify, Create, Command, Receive, Send, Signal and Delete.
 """
 
@@ -35,7 +35,7 @@ BAD_ACTION = 2150858802
 BAD_RESOURCE = 2150858752
 BAD_REQUEST = 2150858778
 NO_COMMAND = 2150859174
-IDLE_SECONDS = 7200.0  # winrm/config/winrs: IdleTimeout, where a shell asks for no other
+IDLE_SECONDS = 7200.0  # winrm/config/winrs: IdleTimeout, if a shell requests no other
 
 
 class FaultError(Exception):
@@ -50,7 +50,7 @@ class FaultError(Exception):
 
 @dataclass
 class Command:
-    """A command that runs, or has run: its output waits to be fetched."""
+    """A command that runs, or has run: its output waits for the client."""
 
     identity: str
     shell: Shell
@@ -59,7 +59,7 @@ class Command:
     code: int | None = None
     input: bytearray = field(default_factory=bytearray)
     input_ended: bool = False
-    console: bool = False  # its input is the console's, which has no end
+    console: bool = False  # its input is the console's, which never ends
     ended: bool = False  # by a signal
 
     def write(self, stream: str) -> Callable[[str], None]:
@@ -75,7 +75,7 @@ class Command:
         return write
 
     def read(self) -> str:
-        """All input, when it has ended."""
+        """All input, once it has ended."""
         with self.condition:
             while not self.input_ended and not self.ended:
                 self.condition.wait(1)
@@ -88,7 +88,7 @@ class Command:
             code = self.shell.spawn(line, streams) if direct else self.shell.run(line, streams)
         except (Cancelled, Leave):
             code = 0xC000013A  # STATUS_CONTROL_C_EXIT
-        except Exception as error:  # a bug of the stand-in must be seen by whoever asked
+        except Exception as error:  # the client must see a bug of the stand-in
             self.output.append(("stderr", f"stand-in: {type(error).__name__}: {error}\r\n".encode()))
             code = 1
         with self.condition:
@@ -103,12 +103,12 @@ class Session:
     identity: str
     cwd: str
     variables: dict[str, str]
-    idle: float = IDLE_SECONDS  # it ends after so many seconds without a request
+    idle: float = IDLE_SECONDS  # it ends after this many seconds without a request
     used: float = field(default_factory=time.monotonic)
     commands: dict[str, Command] = field(default_factory=dict)
 
     def left(self) -> bool:
-        """Whether nobody has asked anything of it for longer than it may be idle."""
+        """Whether it had no request for longer than it may be idle."""
         return time.monotonic() - self.used > self.idle
 
 
@@ -126,7 +126,7 @@ def seconds(text: str, default: float = 20.0) -> float:
 
 
 class Service:
-    """All shells of the machine. *make* gives a new cmd.exe."""
+    """All shells of the machine. *make* returns a new cmd.exe."""
 
     def __init__(self, make: Callable[[], Shell], windows: Windows | None = None) -> None:
         self.make = make

@@ -55,7 +55,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(*self.service.handle(body))
 
     def _authenticate(self) -> bool:
-        """Whether the caller is known; if not, the answer has been sent."""
+        """Whether the client has authenticated; if not, the answer has been sent."""
         word, _, token = self.headers.get("Authorization", "").partition(" ")
         if not token:
             if not self.known:
@@ -68,7 +68,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             data = base64.b64decode(token, validate=True)
             answer = self._step(data)
-        except Exception as error:  # spnego raises many kinds; all of them mean: not let in
+        except Exception as error:  # spnego raises many kinds; all of them mean that the login failed
             self.log_error("authentication: %s", str(error).replace("\n", " "))
             if is_last and self.lockout is not None:
                 self.lockout.admits(right=False)
@@ -109,11 +109,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing of requests that went well."""
+        """Log no requests that succeeded."""
 
 
 class Server(ThreadingHTTPServer):
-    """Does each connection's TLS handshake in that connection's own thread, so that a slow one holds up nobody."""
+    """Does each connection's TLS handshake in its own thread, so that a slow one delays no other."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -128,14 +128,14 @@ class Server(ThreadingHTTPServer):
         self.unheard: deque[Any] = deque(maxlen=64)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection; one that the firewall does not let in gets no answer, and no end either."""
+        """Serve a connection; one that the firewall blocks gets no answer, and is not closed."""
         if client_address[0] == "127.0.0.1" or self.allowed():
             super().process_request(request, client_address)
         else:
             self.unheard.append(request)
 
     def cut(self) -> None:
-        """End all connections and the listener, as when the network adapter is taken away."""
+        """End all connections and the listener, as if the network adapter disappeared."""
         self.shutdown()
         self.server_close()
         for connection in list(self.open):
@@ -153,7 +153,7 @@ class Server(ThreadingHTTPServer):
                 finally:
                     self.open.discard(secured)
         except OSError:
-            return  # the other side has gone, or does not trust the certificate
+            return  # the client has disconnected, or does not trust the certificate
 
 
 def listen(
@@ -164,7 +164,7 @@ def listen(
     allowed: Callable[[], bool] = lambda: True,
     lockout: Lockout | None = None,
 ) -> Server:
-    """Open the listener; ``serve_forever`` of what comes back serves. *allowed*: may others connect? *lockout*: what
+    """Open the listener; ``serve_forever`` of the result serves. *allowed*: whether others may connect. *lockout*:
     counts wrong passwords."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain, key)

@@ -1,11 +1,11 @@
 """The services that winlab sets up in Windows: containerd, kubelet, kube-proxy.
 
-They live in Wine's service manager, but are recorded on C:, for three reasons. Wine's registry is made new at every
-start. Wine can't tell of its services (``sc query``). Wine accepts recovery actions and never acts upon them. The
-:class:`Manager` does what Windows' service manager does then. It starts the automatic ones in the order of what they
-depend on, and starts those again that have ended by themselves.
+They are in Wine's service manager, but are recorded on C:, for three reasons. Wine's registry is made again at every
+start. Wine can't list its services (``sc query``). Wine accepts recovery actions, but never carries them out. The
+:class:`Manager` does what Windows' service manager does. It starts the automatic services in the order of their
+dependencies, and starts services again that have ended by themselves.
 
-kube-proxy.exe ends on Wine ("Windows kernel is not compatible"), so its service is a *pretence*: it is said to run.
+kube-proxy.exe ends on Wine ("Windows kernel is not compatible"), so its service only *pretends* to run.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from winlab_standin.guest.report import write_port
 
 PROC = Path("/proc")
 START = 4.0  # seconds between two looks at the services
-PRETENDED = ("kube-proxy",)  # services that are only said to run
+PRETENDED = ("kube-proxy",)  # services that only pretend to run
 NEEDS = {"kubelet": "var/lib/kubelet/config.yaml"}  # see Unit.needs
-# Before containerd 2.3 its CimFS snapshotter makes two disks here on Windows Server 2022 and later, by means of Windows
-# that Wine lacks: containerd.exe ends at once. It takes them where they are, and with winlab nothing uses them
+# Before containerd 2.3 its CimFS snapshotter makes two disks here on Windows Server 2022 and later, with functions that
+# Wine lacks: containerd.exe ends at once. It accepts disks that exist already, and winlab does not use them
 # (containerd 2.1.9, plugins/snapshots/windows/cimfs.go)
 SCRATCH = "ProgramData/containerd/root/io.containerd.snapshotter.v1.cimfs"
 SCRATCH_DISKS = ("blank-base.vhdx", "blank.vhdx")
-# A kubelet.exe that was killed may leave its pipe in Wine's server for ever (seen once). Each new one then ends with
-# this line. Windows closes a process's pipes with it
+# A kubelet.exe that was killed may leave its pipe in Wine's server forever (seen once). Each new one then ends with
+# this line. Windows closes a process's pipes when it ends
 LEFT_PIPE = re.compile(r"kubelet-pod-resources.*access (is )?denied", re.IGNORECASE)
 KUBELET_LOG = "var/log/kubelet/kubelet.log"
-LAST = 8192  # bytes of a log in which the reason of its program's end is
+LAST = 8192  # bytes at the end of a log that say why its program has ended
 SETTLED = 60.0  # seconds in which a new process may still become another program
 
 
@@ -50,11 +50,11 @@ class Unit:
     recovery: tuple[float, ...] = ()
     automatic: bool = True
     pretence: bool = False
-    needs: str = ""  # a file on C: without which it would only end again: it is not started by itself before
+    needs: str = ""  # a file on C: without which it would end again: until then it is not started automatically
 
     @property
     def program(self) -> str:
-        """The file's name of the program that the service starts, in small letters."""
+        """The file name of the program that the service starts, in lower case."""
         text = self.command.strip()
         path = text[1:].partition('"')[0] if text.startswith('"') else _until_exe(text)
         return path.replace("/", "\\").rpartition("\\")[2].lower()
@@ -66,7 +66,7 @@ def _until_exe(text: str) -> str:
 
 
 def registry_text(units: list[Unit]) -> str:
-    """The services in the text format of Wine's registry. They are started by hand (3): see this module's text."""
+    """The services in the text format of Wine's registry, with manual start (3): see this module's docstring."""
     parts = []
     for unit in units:
         if unit.pretence:
@@ -88,8 +88,8 @@ def registry_text(units: list[Unit]) -> str:
 class Processes:
     """The Windows programs that run.
 
-    Reading a hundred of them again and again took an emulated CPU a good part of its time. So a process is read for its
-    first minute only; by then it is what it will be.
+    Reading a hundred of them again and again took much of an emulated CPU's time. So a process is read only in its
+    first minute; after that its program no longer changes.
     """
 
     def __init__(self, proc: Path = PROC) -> None:
@@ -97,7 +97,7 @@ class Processes:
         self._known: dict[str, tuple[str, float]] = {}  # by process: its program, and when it was first seen
 
     def __call__(self) -> set[str]:
-        """Their file names, in small letters."""
+        """Their file names, in lower case."""
         there = {path.name for path in self._proc.iterdir() if path.name.isdigit()}
         self._known = {name: known for name, known in self._known.items() if name in there}
         now = time.monotonic()
@@ -131,7 +131,7 @@ class Manager:
         return {unit.name: unit for unit in made}
 
     def record(self, unit: Unit) -> None:
-        """Keep a service, new or changed."""
+        """Store a service, new or changed."""
         with locked(self.path):
             units = {**self.units(), unit.name: unit}
             write(self.path, json.dumps([asdict(one) for one in units.values()], indent=1))
@@ -183,7 +183,7 @@ class Manager:
             raise OSError(f"Start-Service : Service '{name}' cannot be started: {text.strip()}")
 
     def stop(self, name: str) -> None:
-        """Stop a service, and see that it has ended.
+        """Stop a service, and check that it has ended.
 
         :raises OSError: it has not.
         """
@@ -208,14 +208,14 @@ class Manager:
             (folder / disk).touch()
 
     def _held(self, name: str) -> Path:
-        """There while a service is stopped because somebody said so."""
+        """A file that exists while a service is stopped on request."""
         return STATE / f"held.{name}"
 
     def _ready(self, unit: Unit) -> bool:
         return not unit.needs or (self.path.parents[3] / unit.needs).is_file()
 
     def start_automatic(self) -> None:
-        """What Windows does when it starts."""
+        """Do what Windows does when it starts."""
         for name, unit in self.units().items():
             if unit.automatic and self._ready(unit):
                 try:
@@ -225,7 +225,7 @@ class Manager:
 
     def watch(self, seen: dict[str, int]) -> None:
         """Start services again that ran and have ended by themselves. *seen*: how often each has ended, and the
-        services that have run since the start; the caller keeps it from one look to the next."""
+        services that have run since the start; the caller keeps it between calls."""
         running = self._processes()
         for name, unit in self.units().items():
             if unit.pretence or self._held(name).exists() or not self._ready(unit):
@@ -246,8 +246,8 @@ class Manager:
                     write_port(f"setup: service {name}: {' '.join(str(error).split())}\r\n")
 
     def _left_pipe(self) -> bool:
-        """Whether kubelet has ended because of a pipe that its predecessor left. Such a log is emptied: the next start
-        answers for itself."""
+        """Whether kubelet has ended because of a pipe that its predecessor left. Such a log is emptied, so that the
+        next check reads only the next start."""
         log = self.path.parents[3] / KUBELET_LOG
         if not log.is_file():
             return False
@@ -259,7 +259,7 @@ class Manager:
         return found
 
     def serve(self) -> None:
-        """Start the automatic services, then watch them all for ever."""
+        """Start the automatic services, then watch all services forever."""
         self.start_automatic()
         seen: dict[str, int] = {name: 0 for name, unit in self.units().items() if unit.automatic}
         while wine.READY.exists():

@@ -13,7 +13,7 @@ from winlab_standin.guest.machine import Machine, ScriptError
 from winlab_standin.guest.place import C
 
 MEMORY = C / "Windows/System32/config/standin-digests.json"
-ORIGINAL = ".winlab-original"  # the name's end of what push.ps1 put another program in the place of
+ORIGINAL = ".winlab-original"  # suffix of the name under which push.ps1 keeps the original program
 
 
 class Listed(NamedTuple):
@@ -24,7 +24,7 @@ class Listed(NamedTuple):
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; '' if there is none. Remembered by size and time, since it takes seconds for a large one."""
+    """SHA-256 of a file; '' if there is none. It is cached by size and time, because a large file takes seconds."""
     if not path.is_file():
         return ""
     kept = _remembered()
@@ -37,7 +37,7 @@ def digest(path: Path) -> str:
 
 
 def _key(path: Path) -> str:
-    about = path.stat()  # without the name: a file that is given its final one stays the same
+    about = path.stat()  # without the name: a file that gets its final name is still the same
     return f"{about.st_dev} {about.st_ino} {about.st_size} {about.st_mtime_ns}"
 
 
@@ -61,15 +61,15 @@ def listed(machine: Machine, part: str) -> dict[str, Listed]:
 
 
 def stale(target: Path, expected: Listed) -> bool:
-    """Whether another file is wanted in this place. What push.ps1 put there stays."""
+    """Whether another file must be installed here. A file that push.ps1 put there stays."""
     return not target.with_name(target.name + ORIGINAL).is_file() and digest(target) != expected.sha256
 
 
 def install(source: Path, target: Path, expected: Listed) -> None:
-    """Copy a file of the CD. It is checked by its CRC-32, if payload.json has it. The host has checked the SHA-256 of
-    what it put on the CD, and an emulated CPU takes a minute for that of all programs.
+    """Copy a file of the CD, and compare its CRC-32, if payload.json has one. The host has checked the SHA-256 of what
+    it put on the CD, and an emulated CPU takes a minute for that of all programs.
 
-    :raises ScriptError: the CD's file is not there, or not the one that payload.json describes.
+    :raises ScriptError: the CD's file is missing, or not the one that payload.json describes.
     """
     if not source.is_file():
         raise ScriptError(f"'{target.name}' is missing on winlab's CD, though payload.json names it.")
@@ -89,7 +89,7 @@ def install(source: Path, target: Path, expected: Listed) -> None:
 
 
 def write(path: Path, text: str) -> bool:
-    """Write a file unless it says that already; whether it was written."""
+    """Write a file unless it has that text already; returns whether it was written."""
     content = text.encode("utf-8")
     if path.is_file() and path.read_bytes() == content:
         return False

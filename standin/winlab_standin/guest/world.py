@@ -1,4 +1,4 @@
-"""What commands see of the machine they run on; the tests put another one in its place."""
+"""The machine that commands run on, as they see it; tests replace it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Adapter:
 def ask_power(action: str, delay: float = 0.0) -> None:
     """Ask the first process for a restart (``reboot``) or to switch off (``poweroff``) after *delay* seconds.
 
-    All at once by a rename: it looks each second, and must never find half of the file.
+    A rename does that in one step: the first process looks each second, and must never find half of the file.
     """
     fresh = STATE / f"power.{os.getpid()}"
     fresh.write_text(f"{action} {delay}\n")
@@ -49,22 +49,22 @@ class World:
 
     drives: Drives
     registry: Registry
-    durable: bool = False  # whether what a command wrote must be on the disk when it has ended
+    durable: bool = False  # whether what a command wrote must be on the disk when the command has ended
     has_com1: bool = True  # whether the first serial port has its name, COM1
-    watches: bool = False  # whether winlab's pe.cmd runs, which copies Setup's log of errors to that port
-    holds_disks: bool = False  # whether another program uses the disks' service while Setup does, and Setup minds
+    watches: bool = False  # whether winlab's pe.cmd runs, which copies Setup's error log to that port
+    holds_disks: bool = False  # whether another program uses the disks' service, and Setup refuses to share it
     windows: Windows = field(default_factory=Windows)
 
     @classmethod
     def real(cls) -> World:
-        """The machine this runs on."""
+        """The machine that this runs on."""
         letters = {"C": C}
         letters |= {path.name: path for path in sorted(Path("/media").glob("[A-Z]"))}
         windows = releases.installed(C)
         return cls(Drives(letters), Registry(C / "Windows/System32/config" / REGISTRY, windows), True, windows=windows)
 
     def settle(self) -> None:
-        """Bring what was written to the disk: a machine that is reset loses nothing that a command has finished."""
+        """Flush what was written to the disk: if the machine is reset, the work of finished commands is not lost."""
         if self.durable:
             os.sync()
 
@@ -105,7 +105,7 @@ class World:
         write_port(text)
 
     def port_is_taken(self) -> bool:
-        """Whether another program has the serial port: by that trap, from when Windows is ready to the logging off."""
+        """Whether another program has the serial port: with that trap, from when Windows is ready until it logs off."""
         ready = self.drives.letters["C"] / "winlab/ready.txt"
         return PORT_TAKEN in self.windows.traps and ready.is_file() and self.logged_on()
 
@@ -138,15 +138,15 @@ class World:
         ask_power(action, delay)
 
     def logged_on(self) -> bool:
-        """Whether somebody is logged on at the screen."""
+        """Whether someone is logged on at the screen."""
         return LOGGED_ON.exists()
 
     def log_on(self) -> None:
-        """Administrator logs on at the screen, until the next start or :meth:`log_off`."""
+        """Log Administrator on at the screen, until the next start or :meth:`log_off`."""
         LOGGED_ON.touch()
 
     def log_off(self) -> None:
-        """Nobody is logged on at the screen any more."""
+        """Log Administrator off."""
         LOGGED_ON.unlink(missing_ok=True)
 
     def clock(self) -> float:
@@ -160,7 +160,7 @@ class World:
     def booted(self) -> str:
         """When the system was started, in UTC: 2026-11-21T10:00:00Z.
 
-        :raises OSError: the kernel does not tell.
+        :raises OSError: the kernel does not report it.
         """
         for line in Path("/proc/stat").read_text().splitlines():
             if line.startswith("btime "):

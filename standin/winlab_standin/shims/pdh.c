@@ -1,10 +1,10 @@
 /*
  * pdh.dll of the stand-in: performance counters for kubelet.exe.
  *
- * kubelet.exe asks PDH (Performance Data Helper) for the counters of memory, processor and network that become the
- * node's statistics, and ends when a counter can't be added. Wine's own pdh.dll knows only the processor and the
- * uptime. Here every counter can be added. Memory is what the machine really has; the processor's load is always 5 per
- * cent, everything else is 0.
+ * kubelet.exe asks PDH (Performance Data Helper) for the counters of memory, processor and network for the
+ * node's statistics, and ends if a counter can't be added. Wine's own pdh.dll knows only the processor and the
+ * uptime. Here every counter can be added. Memory is what the machine really has; the processor's load is always 5
+ * percent, everything else is 0.
  */
 #include "windows.h"
 
@@ -31,7 +31,7 @@ extern BOOL WINAPI GlobalMemoryStatusEx(MEMORYSTATUSEX *status);
 /* A counter's handle is its kind. */
 enum kind { MEMORY = 1, PROCESSOR, OTHER };
 
-/* The linker wants this of code that uses floating point. */
+/* The linker requires this for code that uses floating point. */
 int _fltused = 0;
 
 static const WCHAR *skip(const WCHAR *text, const char *prefix)

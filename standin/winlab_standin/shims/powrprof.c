@@ -1,16 +1,16 @@
 /*
  * powrprof.dll of the stand-in: what Wine 10 lacks for kubeadm.exe, kubelet.exe and containerd.exe.
  *
- * Why here: Go's runtime loads powrprof.dll in every program, before anything else (to hear of suspend and resume).
- * Go programs find all other functions of Windows by kernel32's GetProcAddress. So this DLL, when it is loaded, puts a
- * GetProcAddress of its own into the program's import table, and answers with functions of its own for these:
+ * Why here: Go's runtime loads powrprof.dll in every program, before anything else (to notice suspend and resume).
+ * Go programs find all other functions of Windows by kernel32's GetProcAddress. So when this DLL is loaded, it puts its
+ * own GetProcAddress into the program's import table, which returns its own functions for these:
  *
  *   CreateSymbolicLinkW       Wine refuses. Here: the file is copied (kubelet.exe links its current certificate).
  *   WSASocketW, bind,         Wine has no AF_UNIX sockets. Here: a TCP socket on a free port of 127.0.0.1, which still
- *   getsockname               tells the name of the file (kubelet.exe's sockets for plug-ins and pod resources).
- *   GetAdaptersAddresses      Wine 10 fails when prefixes are asked for. Here: it isn't asked for them.
- *   NtQuerySystemInformation  Go's "am I a service?" wants the parent, services.exe, to be in session 0; Wine says 1.
- *   GetTokenInformation       Wine's token is not elevated, and kubeadm.exe's preflight wants an administrator.
+ *   getsockname               reports the name of the file (kubelet.exe's sockets for plug-ins and pod resources).
+ *   GetAdaptersAddresses      Wine 10 fails if prefixes are requested. Here: they are not requested.
+ *   NtQuerySystemInformation  Go's "am I a service?" needs the parent, services.exe, in session 0; Wine says 1.
+ *   GetTokenInformation       Wine's token is not elevated, but kubeadm.exe's preflight needs an administrator.
  *
  * What this hides is listed in docs/evidence.md.
  */
@@ -20,7 +20,7 @@
 #define AF_INET 2
 #define IPPROTO_TCP 6
 #define UNIX_ADDRESS 110 /* bytes of sockaddr_un: family and 108 characters */
-#define UNIX_SOCKETS 16  /* the last so many are remembered */
+#define UNIX_SOCKETS 16  /* how many of the last ones are remembered */
 #define GAA_FLAG_INCLUDE_PREFIX 0x10u
 #define SYSTEM_PROCESS_INFORMATION 5
 #define SESSION_OFFSET 0x64 /* SessionId in SYSTEM_PROCESS_INFORMATION */
@@ -139,7 +139,7 @@ static BOOL same(const char *one, const char *other)
 	return *one == *other;
 }
 
-/* Keep Wine's function and give ours, if it is the one that is asked for. */
+/* Keep Wine's function and return ours, if it is the requested one. */
 #define REPLACE(function, ours)                                                                                        \
 	if (same(name, #function)) {                                                                                   \
 		real_##function = (function##_t)found;                                                                 \
@@ -191,7 +191,7 @@ static void hook(void)
 	}
 }
 
-/* What Go's runtime loads this DLL for: it never hears of a suspend, which is true for a virtual machine. */
+/* Go's runtime loads this DLL for this function: it never reports a suspend, which is true for a virtual machine. */
 EXPORT DWORD PowerRegisterSuspendResumeNotification(DWORD flags, HANDLE recipient, HANDLE *registration)
 {
 	(void)flags, (void)recipient;

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cni(node: Node, settings: Settings) -> Settings:
-    """Write CNI configurations; remove those that winlab wrote before and that are no longer named."""
+    """Write CNI configurations; remove those that winlab wrote before and that are no longer listed."""
     files, before = settings["files"], node.note("cni", [])
     for name, content in files.items():
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*\.(conf|conflist|json)", name):

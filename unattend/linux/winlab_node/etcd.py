@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 ENDPOINT = ("127.0.0.1", 2379)
 KEYS = "etc/kubernetes/pki/etcd"
-SECONDS = 120  # removing a member takes a majority
+SECONDS = 120  # removing a member needs a majority
 
 
 def forget_member(node: Node, settings: Settings) -> Settings:
     """Remove a controller, by its address, from etcd's members; run on another controller, where etcd runs.
 
-    Until then a dead member counts for etcd's majority. Uses etcd's HTTP interface (etcd.io, "gRPC gateway"), because
-    its command-line program is not on every node.
+    Until then a dead member counts toward etcd's majority. Uses etcd's HTTP interface (etcd.io, "gRPC gateway"),
+    because its command-line program is not on every node.
     """
     peer = f"https://{settings['address']}:2380"
     found = [row for row in ask(node, "list", {}).get("members", []) if peer in row.get("peerURLs", [])]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 UNIT, SCRIPT, FILL = "winlab-faults.service", "var/lib/winlab/faults.sh", "var/lib/winlab/faults.fill"
 SYNCHRONIZERS = ("systemd-timesyncd", "chrony", "chronyd", "ntp", "ntpsec", "openntpd")
-QUEUE = 20000  # packets that wait in a delay: 100 ms at a gigabit in a second are some 8,000
+QUEUE = 20000  # packets that wait in a delay: 100 ms at one gigabit per second are about 8,000
 MOST = 15  # different links: a queue of tc(8)'s prio has 16 bands
 SLACK = 1 << 20  # bytes by which the free space may be wrong; the file system's own tables take some, too
 ROUTED = 100  # added to a link's number in tc: the packets to and from the router
@@ -35,8 +35,8 @@ ExecStart=sh /var/lib/winlab/faults.sh
 [Install]
 WantedBy=multi-user.target
 """
-# The node's own device, by its default route; what an earlier run made is removed first. Nothing else is touched: a CNI
-# plug-in's programs (clsact) are beside the root queue, and nft's hook is beside both
+# The node's own device, found by its default route. What an earlier run made is removed first. Nothing else changes: a
+# CNI plug-in's programs (clsact) are beside the root queue, and nft's hook is beside both
 CLEAN = """\
 dev=$(ip -4 route show default | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p' | head -n 1)
 tc qdisc del dev "$dev" root handle 77: 2>/dev/null
@@ -138,7 +138,7 @@ def _undo(node: Node) -> None:
 
 
 def _keep_from_synchronizing(node: Node) -> None:
-    """Stop what would correct the clock, including after a restart. It is noted first, so that nothing is forgotten."""
+    """Stop what would correct the clock, including after a restart. It is recorded first, to be undone later."""
     noted = node.note("clock", [])
     answers = node.call("systemctl", "is-active", *SYNCHRONIZERS, fine=(0, 1, 2, 3, 4)).split()
     active = [one for one, answer in zip(SYNCHRONIZERS, answers, strict=True) if answer == "active"]
@@ -164,7 +164,7 @@ def _empty(node: Node) -> None:
 
 
 def _fill(node: Node, free: int) -> None:
-    """Let a file take all space but so many bytes: it grows and shrinks with the space that others use."""
+    """Have a file take all space except so many bytes: it grows and shrinks with the space that others use."""
     path = node.path(FILL)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:

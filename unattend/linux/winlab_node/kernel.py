@@ -27,7 +27,7 @@ FILES = {
 
 
 def tune(node: Node) -> bool:
-    """Set modules, sysctls, no swap, and a networkd that keeps routes of others. Returns whether something changed."""
+    """Load modules, set sysctls, turn swap off, have networkd keep others' routes. Returns whether anything changed."""
     changed = False
     for name, content in FILES.items():
         changed = node.write(name, content) or changed

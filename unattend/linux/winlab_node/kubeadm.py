@@ -61,7 +61,7 @@ def run_kubeadm(node: Node, settings: Settings) -> Settings:
     if whole:
         node.keep("kubeadm", {**about, "state": "done"})
     if arguments[0] == "reset":
-        _empty(node.path("var/lib/etcd"))  # kubeadm finds it by etcd's manifest, which may be damaged
+        _empty(node.path("var/lib/etcd"))  # kubeadm would find it by etcd's manifest, which may be damaged
         node.path("var/lib/winlab/kubeadm.json").unlink(missing_ok=True)
     return {"changed": True}
 

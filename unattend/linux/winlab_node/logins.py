@@ -14,7 +14,7 @@ HOST_KEY = "etc/ssh/ssh_host_ed25519_key"  # cloud-init has removed all others
 def logins(node: Node, settings: Settings) -> Settings:
     """Let one more key log in, and replace the host key. Open connections stay.
 
-    The new key can log in before the host key is replaced: a winlab that knows only the new ones gets in from then on.
+    The new key can log in before the host key is replaced. After that, a winlab with only the new ones can log in.
     """
     user, key, former = settings["user"], settings["ssh_key"], settings.get("former")
     home, owner = _account(node, user)

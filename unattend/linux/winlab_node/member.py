@@ -1,4 +1,4 @@
-"""Makes this node a member of an external cluster, with credentials that winlab asked for."""
+"""Makes this node a member of an external cluster, with credentials that winlab requested."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def member(node: Node, settings: Settings) -> Settings:
     if settings.get("proxy"):
         changed = node.write(PROXY, settings["proxy"], 0o600) or changed
     if not done:
-        node.write(KUBELET_CONF, kubeconfig, 0o600)  # the last: with it this is a node
+        node.write(KUBELET_CONF, kubeconfig, 0o600)  # last, because with it this is a node
         changed = True
     if changed:
         node.call("systemctl", "enable", "kubelet")

@@ -1,4 +1,4 @@
-"""The node: its files below a root, how commands are run in it, and winlab's notes in it."""
+"""The node: its files below a root, how commands are run in it, and winlab's records in it."""
 
 from __future__ import annotations
 

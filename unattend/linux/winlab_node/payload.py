@@ -19,7 +19,7 @@ LABEL = b"WINLAB_K8S"
 def payload(node: Node, seconds: float = 40.0) -> Iterator[Path]:
     """The payload CD, mounted only while it is used: a mounted CD can't be ejected.
 
-    :raises NodeError: there is none, even after *seconds*.
+    :raises NodeError: there is no such CD, even after *seconds*.
     """
     place = node.path("run/winlab/payload")
     place.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Replaces a program by another build."""
+"""Replaces a program with another build."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNITS = "etc/systemd/system"
 
 
 def push(node: Node, settings: Settings) -> Settings:
-    """Replace a program by the one on the CD under push/, or restore the original."""
+    """Replace a program with the one on the CD under push/, or restore the original."""
     name, record = settings["program"], Record(node)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name):
         raise NodeError(f"'{name}' is no name of a program.")
@@ -43,7 +43,7 @@ def push(node: Node, settings: Settings) -> Settings:
                 return {"changed": False, "sha256": digest}
             if not is_pushed(target):
                 original.unlink(missing_ok=True)
-                os.link(target, original)  # the new program takes over the name, not the file
+                os.link(target, original)  # the new program gets the name, and this file stays
             record.install(source, target, digest)
     if service := SERVICES.get(name):
         node.call("systemctl", "restart", service)
@@ -53,7 +53,7 @@ def push(node: Node, settings: Settings) -> Settings:
 
 
 def _require_use(node: Node, name: str) -> None:
-    """Check that this node runs the program, if it is one that a service runs.
+    """Check that this node's service runs the program. A program that no service runs is accepted.
 
     :raises NodeError: its service runs another one.
     """

@@ -13,15 +13,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from winlab_node.node import Settings
 
-GIVEN = "given"  # the note with the paths that winlab gave this node
-TOUCHED = "touched"  # the note with the paths that were changed, while what reads them has not been restarted
+GIVEN = "given"  # the record of the paths that winlab gave this node
+TOUCHED = "touched"  # the record of the paths that changed and whose readers have not been restarted yet
 
 
 def write_files(node: Node, files: dict[str, Settings], copied: list[str]) -> list[str]:
     """Write the files that differ, and remove those that winlab gave before but no longer gives.
 
     Returns what was changed, with *copied* and what an interrupted run has changed, all without the leading slash. It
-    is noted before the first change: services must be restarted even after an interruption.
+    is recorded before the first change: services must be restarted even after an interruption.
     """
     wanted = {name: (row["content"], int(row["mode"], 8), _owner(row.get("owner", ""))) for name, row in files.items()}
     before = node.note(GIVEN, [])
@@ -48,7 +48,7 @@ def facts(node: Node, asked: list[str]) -> dict[str, Settings]:
 
 
 def left_over(node: Node, asked: list[str]) -> list[str]:
-    """The files that winlab gave this node, and that are not among those *asked* for."""
+    """The files that winlab gave this node, and that are not among the requested ones (*asked*)."""
     return [name for name in node.note(GIVEN, []) if name not in asked and node.path(name).is_file()]
 
 

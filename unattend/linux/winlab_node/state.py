@@ -9,7 +9,7 @@ CREDENTIALS = (  # a kubelet's kubeconfig and certificate, where each kind of no
     (KUBELET_CONF, CLIENT),
     ("var/lib/rancher/k3s/agent/kubelet.kubeconfig", "var/lib/rancher/k3s/agent/client-kubelet.crt"),
 )
-STARTED = ("kubeadm", "k3s")  # the notes of what makes this a node
+STARTED = ("kubeadm", "k3s")  # the records of what makes this a node
 
 
 def service(node: Node, *names: str) -> list[str]:

@@ -8,7 +8,7 @@ Invoke-Step {
     foreach ($name in 'kubeadm.exe', 'kubelet.exe', 'kube-proxy.exe') {
         if (-not $programs.ContainsKey($name)) { throw "winlab's CD has no $name." }
     }
-    # with the folders above: who may rename one of those chooses what is below
+    # also the folders above: anyone who may rename one of those can replace what is in it
     foreach ($folder in $ProgramFolder, 'C:\opt', 'C:\etc') { Set-FolderAcl $folder $ProgramsFolder }
     New-Folder $NetworkFolder, 'C:\etc\kubernetes\pki', 'C:\etc\kubernetes\manifests', 'C:\var\lib\kubelet',
         'C:\var\log\kubelet', 'C:\var\log\kube-proxy', (Split-Path -Parent $KubeadmLog)
@@ -36,7 +36,7 @@ Invoke-Step {
     } finally {
         Start-Again $ran
     }
-    Save-Volume # before the note, which may be on the disk first
+    Save-Volume # before the record, which may otherwise reach the disk first
     Write-Text $InstalledFrom (Get-Sha256 (Join-Path $Payload 'payload.json')) | Out-Null
     return @{ changed = [bool]$changed }
 }

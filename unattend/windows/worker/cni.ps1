@@ -1,6 +1,6 @@
-# CNI configurations, and the HNS network if the lab's kind of network wants one. Settings: files, network.
-# Making the network takes the adapter away for some seconds, and with it this connection: network.ps1 does that by
-# itself. When the connection was lost, run this script again; it takes up where things are.
+# CNI configurations, and the HNS network if the lab's kind of network needs one. Settings: files, network.
+# Making the network takes the adapter away for some seconds, and with it this connection. So network.ps1 does that in a
+# task. If the connection is lost, run this script again: it resumes.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -32,8 +32,8 @@ function Get-Outcome {
     return ConvertFrom-Json -InputObject $text
 }
 
-# A process of this WinRM shell would end with it: Windows keeps a shell's processes in a job. A task runs under the
-# task scheduler; and it runs at each start of Windows, because HNS forgets which endpoints were the host's own
+# A process of this WinRM shell would end with the shell, because Windows keeps a shell's processes in a job. A task
+# does not; and it also runs at each start of Windows, because HNS forgets which endpoints were the node's own
 function Start-NetworkTask {
     foreach ($script in 'common.ps1', 'services.ps1', 'network.ps1') {
         $source = Join-Path $PSScriptRoot $script
@@ -89,7 +89,7 @@ Invoke-Step {
     $before = @()
     $noted = Get-Text $record
     if ($noted) { $before = @((ConvertFrom-Json -InputObject $noted).files) }
-    # noted before anything is written, so that nothing is forgotten
+    # recorded before anything is written, so that nothing is forgotten
     $all = @(@($before) + @($files.Keys) | Sort-Object -Unique)
     Write-Text $record (ConvertTo-Json -InputObject @{ files = $all } -Compress) | Out-Null
     foreach ($name in $files.Keys) { $changed = (Write-Text "$NetworkFolder\$name" $files[$name]) -or $changed }

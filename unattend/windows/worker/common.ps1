@@ -10,21 +10,22 @@ $ContainerdFolder = 'C:\Program Files\containerd'
 $PluginFolder = 'C:\opt\cni\bin'
 $NetworkFolder = 'C:\etc\cni\net.d'
 $WinlabFolder = 'C:\winlab'
-# Holds the SHA-256 of the payload.json whose programs are installed: a golden image may have older ones than the CD
+# Has the SHA-256 of the payload.json whose programs are installed: a golden image may have older programs than the CD
 $InstalledFrom = 'C:\winlab\payload.sha256'
-# Names the features that features.ps1 has seen to the end: a golden image may have been made for another network
+# Names the features that features.ps1 has finished installing: a golden image may have been made for another network
 $FeaturesSet = 'C:\winlab\features.txt'
-# Names each import that is not on the disk yet: a mark of the start of Windows that it was in, then the images' digests
+# Names each import that may not be on the disk yet: a mark of the start of Windows that it was in, then the images'
+# digests
 $Importing = 'C:\winlab\importing.txt'
 $ImportingKey = 'SOFTWARE\winlab-importing-' # with that mark, a volatile key
-# Holds the SHA-256 of the payload.json whose images containerd has
+# Has the SHA-256 of the payload.json whose images containerd has
 $ImagesFrom = 'C:\winlab\images.sha256'
 # Names the files and registry values that configure.ps1 has written
 $GivenRecord = 'C:\winlab\given.json'
-# There while winlab has set variables of containerd's service
+# Exists while winlab has set variables of containerd's service
 $EnvironmentMark = 'C:\winlab\containerd-environment.txt'
 $ProxyNetwork = 'C:\winlab\proxy-network.txt' # the ID of the HNS network when winlab last started kube-proxy
-# What each script that changes something did, in a file of its name
+# The log of each script that changes something, in a file of its name
 $LogFolder = 'C:\winlab\logs'
 $LogBytes = 1MB
 $script:Changing = ''
@@ -32,19 +33,19 @@ $script:LogFailed = $false
 $script:SerialTries = 5
 $ContainerdLog = 'C:\var\log\containerd\containerd.log'
 $KubeadmLog = 'C:\var\log\kubeadm\join.log'
-# A key of this kind lives until the next start of Windows, and so says exactly what it should
+# A volatile key exists until the next start of Windows, and so shows whether a restart is still pending
 $RestartKey = 'SOFTWARE\winlab-restart'
 # Who may read a secret: SYSTEM and Administrators, nothing inherited
 $PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'
 $PrivateFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)'
 $PrivateKey = 'D:PAI(A;CI;KA;;;SY)(A;CI;KA;;;BA)'
-# Programs that SYSTEM runs: everybody may read them
+# Programs that SYSTEM runs: everyone may read them
 $ProgramsFolder = 'O:BAD:PAI(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1200a9;;;AU)'
 
 # -- settings and result
 
-# powershell.exe -File hands a redirected standard input to the script as $input, line by line, and would compete for it
-# with [Console]::In; where it does not, [Console]::In still has all of it
+# powershell.exe -File passes a redirected standard input to the script as $input, line by line, and would compete for
+# it with [Console]::In; if it does not pass it, [Console]::In still has all of it
 function Read-Settings([object[]]$Piped) {
     $text = ($Piped -join "`n").Trim()
     if (-not $text -and [Console]::IsInputRedirected) {
@@ -53,7 +54,7 @@ function Read-Settings([object[]]$Piped) {
     }
     $text = $text.Trim().TrimStart([char]0xFEFF)
     if (-not $text) { return @{} }
-    # What ConvertFrom-Json uses itself; but a cmdlet's arguments, here with a token, are what module logging logs
+    # ConvertFrom-Json uses this itself; but module logging logs a cmdlet's arguments, here with a token
     Add-Type -AssemblyName 'System.Web.Extensions'
     $settings = (New-Object System.Web.Script.Serialization.JavaScriptSerializer).DeserializeObject($text)
     if ($settings -isnot [System.Collections.IDictionary]) { throw 'The settings are no JSON object.' }
@@ -74,7 +75,7 @@ function Write-Progressing([string]$Text) {
     Write-Log $Text
 }
 
-# -- what outlives a connection that is cut
+# -- what remains if the connection is cut
 
 # A line of the script's own log, for logs.ps1. The work does not depend on it
 function Write-Log([string]$Text) {
@@ -92,7 +93,7 @@ function Write-Log([string]$Text) {
     }
 }
 
-# Heard by winlab also where Windows is deaf. Only one program can have the port open, and the beacon may
+# winlab reads this even if Windows does not respond. Only one program can have the port open, and the beacon may
 function Write-Serial([string]$Text) {
     $line = "winlab: script=$script:Changing $($Text -replace '\s+', ' ')"
     for ($try = 1; $try -le $script:SerialTries; $try++) {
@@ -120,13 +121,13 @@ function Write-Life([string]$Text) {
 
 # -- one change at a time
 
-# Whether a script changes something: those that only look are asked again and again
+# Whether a script changes something: winlab runs those that only read again and again
 function Test-Changing([string]$Script) {
     return @('logs', 'probe', 'sealed', 'status') -notcontains $Script
 }
 
-# Waits until no other script changes this worker, and keeps others from it: what a winlab that was killed has started
-# may still run. Windows lets go of the mutex when this process ends
+# Waits until no other script changes this worker, and keeps others from doing so: a script may still run whose winlab
+# was killed. Windows releases the mutex when this process ends
 function Enter-Change {
     $mutex = New-Object System.Threading.Mutex $false, 'Global\winlab-changes'
     try {
@@ -134,7 +135,7 @@ function Enter-Change {
             Write-Progressing 'waiting for a script that an earlier winlab started here'
         }
     } catch [System.Threading.AbandonedMutexException] {
-        return $mutex # its owner ended without a word, and it is ours
+        return $mutex # its owner ended without releasing it, and now it is ours
     }
     return $mutex
 }
@@ -149,12 +150,12 @@ function Invoke-Step([scriptblock]$StepBody) {
             $mutex = Enter-Change
         }
         $result = @(& $StepBody)[-1]
-        if ($script:Changing) { Save-Volume } # what is said to be done outlives a power cut
+        if ($script:Changing) { Save-Volume } # what is reported as done must survive a power cut
         Write-Life 'has ended'
         Write-Result $result
     } catch {
         $message = $_.Exception.Message
-        # what winlab itself throws is clear as it is; of everything else the place matters
+        # winlab's own errors are clear as they are; for all others the place helps
         if ("$($_.TargetObject)" -ne $message) {
             $place = $_.InvocationInfo
             $message += " ($([System.IO.Path]::GetFileName("$($place.ScriptName)")), line $($place.ScriptLineNumber))"
@@ -168,9 +169,9 @@ function Invoke-Step([scriptblock]$StepBody) {
 
 # -- native programs
 
-# A native program's failure is no error to PowerShell; here it is one. What it writes to its standard error is a line
-# like any other: with 'Stop' PowerShell would end at the first one. Of a line that $Heard is given, only what $Heard
-# returns is kept and told in the error: a secret may be in it
+# PowerShell does not treat a native program's failure as an error; this function does. A line on the standard error is
+# treated like any other line: with 'Stop', PowerShell would end at the first one. $Heard gets each line, which may have
+# a secret; only what $Heard returns is kept and shown in the error
 function Invoke-Native([string]$Program, [string[]]$Arguments, [scriptblock]$Heard) {
     $ErrorActionPreference = 'Continue'
     $lines = @(& $Program $Arguments 2>&1 | ForEach-Object {
@@ -207,7 +208,7 @@ function Set-FolderAcl([string]$Path, [string]$Sddl) {
     Set-Acl -LiteralPath $Path -AclObject $acl
 }
 
-# A program that still runs can't be overwritten, but it can be renamed
+# A running program can't be overwritten, but it can be renamed
 function Move-Over([string]$New, [string]$Target) {
     Remove-Item -Path "$Target.*.winlab-old" -Force -ErrorAction SilentlyContinue
     if (Test-Path -LiteralPath $Target) {
@@ -243,13 +244,13 @@ function Install-File([string]$Source, [string]$Target, [string]$Sha256) {
     return $true
 }
 
-# Is another program wanted in this place? What push.ps1 put there stays: then only its original counts
+# Whether another program must be installed here. A program that push.ps1 put there stays
 function Test-Stale([string]$Target, [string]$Sha256) {
     if (Test-Path -LiteralPath "$Target.winlab-original") { return $false }
     return (Get-Sha256 $Target) -ne $Sha256
 }
 
-# NTFS keeps its own order after a power cut, not the content of files: what was just written may be zeros or empty
+# After a power cut NTFS is consistent, but files that were just written may be empty or have zeros
 function Save-Volume {
     try {
         Write-VolumeCache -DriveLetter C
@@ -263,7 +264,7 @@ function Get-Text([string]$Path) {
     return [System.IO.File]::ReadAllText($Path)
 }
 
-# UTF-8 without a byte order mark, which Go's parsers would not take; true if something changed
+# Writes UTF-8 without a byte order mark, which Go's parsers would refuse; true if something changed
 function Write-Text([string]$Path, [string]$Text) {
     if ((Get-Text $Path) -ceq $Text) { return $false }
     Set-Text $Path $Text
@@ -276,8 +277,8 @@ function Set-Text([string]$Path, [string]$Text) {
     Move-Item -LiteralPath "$Path.winlab-new" -Destination $Path -Force
 }
 
-# No cmdlet writes the text, as module logging would put its parameters into the event log; and there is no moment at
-# which others can read the file
+# No cmdlet writes the text, because module logging would put its parameters into the event log. Others can't read the
+# file at any moment
 function Write-Secret([string]$Path, [string]$Text) {
     $bytes = (New-Object System.Text.UTF8Encoding $false).GetBytes($Text)
     Write-SecretBytes $Path $bytes
@@ -321,7 +322,7 @@ function Get-FeatureState([string]$Name) {
     }
 }
 
-# A key that lives until the next start of Windows
+# Makes a key that exists until the next start of Windows
 function Set-VolatileKey([string]$Key) {
     [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey(
         $Key, [Microsoft.Win32.RegistryKeyPermissionCheck]::ReadWriteSubTree,
@@ -347,7 +348,7 @@ function Get-Given {
     return ConvertFrom-Json -InputObject $noted
 }
 
-# A value as settings.registry has it: its type, a space, its data. Empty where there is none
+# A value as in settings.registry: its type, a space, its data. Empty if it does not exist
 function Get-RegistryText([string]$Key, [string]$Name) {
     $path = $Key -replace '^HKLM\\', 'HKLM:\'
     if (-not (Test-Path -Path $path)) { return '' }
@@ -362,7 +363,7 @@ function Get-RegistryText([string]$Key, [string]$Name) {
 
 . (Join-Path $PSScriptRoot 'services.ps1')
 
-# Every program that a service's command names must be there, and the folder of its log
+# Checks that every program that a service's command names exists, and makes the folder of its log
 function Confirm-Command([string]$Command, [string]$Before) {
     $programs = @([regex]::Matches($Command, '[A-Za-z]:[\\/][^\s"]*?\.exe') | ForEach-Object { $_.Value })
     if ($programs.Count -eq 0) { throw "settings.command names no program: '$Command'." }
@@ -374,20 +375,20 @@ function Confirm-Command([string]$Command, [string]$Before) {
     }
 }
 
-# The ID of the HNS network that kube-proxy's configuration names; nothing while there is none
+# The ID of the HNS network that kube-proxy's configuration names; nothing if it does not exist
 function Get-ProxyNetwork {
     $named = "$(Get-Text 'C:\var\lib\kube-proxy\config.yaml')" -match '(?m)^[ \t]+networkName:[ \t]*(\S+)'
     if ($named) { return @(Get-HnsNetwork | Where-Object { $_.Name -eq $Matches[1] })[0].ID }
 }
 
-# kube-proxy's rules are of the network that it found at its start. One that was made anew has another ID
+# kube-proxy's rules belong to the network that it found when it started. A network that was created again has a new ID
 function Test-ProxyStale {
     $id = Get-ProxyNetwork
     return [bool]$id -and (Get-Text $ProxyNetwork) -cne $id
 }
 
-# The kubelet writes kubelet.conf before it has its certificate: a node has joined when both are there. A power cut
-# during the join may have left them empty
+# The kubelet writes kubelet.conf before it has its certificate: a node has joined when it has both. A power cut during
+# the join may have left them empty
 function Test-Joined {
     return (Get-Text 'C:\etc\kubernetes\kubelet.conf') -match 'server:' -and
         (Get-Text 'C:\var\lib\kubelet\pki\kubelet-client-current.pem') -match 'BEGIN CERTIFICATE'

@@ -1,9 +1,9 @@
-# The files and registry values that add-ons give this node. Settings: files, registry. What an earlier run has written,
-# and the settings do not name any more, is removed.
+# Writes the files and registry values that add-ons give this node. Settings: files, registry. Removes what an earlier
+# run has written and the settings do not name any more.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
-# Write-Text would take a file with a byte order mark for the same
+# Write-Text would not notice a byte order mark
 function Test-Same([string]$Path, [string]$Text) {
     return (Get-Sha256 $Path) -eq (Get-TextSha256 $Text)
 }
@@ -56,7 +56,7 @@ Invoke-Step {
     $before = Get-Given
     $old = @{}
     foreach ($row in @($before.registry | Where-Object { $_ })) { $old["$($row.key)\$($row.name)"] = $row }
-    # noted before anything is written, so that nothing is forgotten
+    # recorded before anything is written, so that nothing is forgotten
     $all = $old.Clone()
     foreach ($place in $values.Keys) { $all[$place] = $values[$place] }
     $paths = @($before.files | Where-Object { $_ })

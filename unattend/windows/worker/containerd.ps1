@@ -2,7 +2,7 @@
 . (Join-Path $PSScriptRoot 'images.ps1')
 $settings = Read-Settings @($input)
 
-# Does containerd answer? Its pipe is there before it does
+# Waits until containerd answers; its pipe exists before that
 function Wait-Containerd {
     for ($try = 0; $try -lt 90; $try++) {
         if ((Get-ServiceState 'containerd') -eq 'running') {
@@ -20,7 +20,7 @@ function Wait-Containerd {
     throw "containerd does not answer after 90 tries (the service is $state). Its log ends with: $last"
 }
 
-# A file that Windows tools left behind would win over the lab's own
+# Removes files that Windows tools left behind: containerd would use them instead of the lab's own
 function Remove-StrayNetworks {
     $removed = $false
     if (-not (Test-Path -LiteralPath $NetworkFolder)) { return $false }

@@ -1,12 +1,12 @@
-# Has exactly these injected faults. Settings: skew, seconds by which the clock is ahead, or null; free, bytes that
-# stay free on C:, or null; now, the host's clock in seconds since 1970.
+# Makes these the node's only injected faults. Settings: skew, seconds by which the clock is ahead, or null; free, bytes
+# that stay free on C:, or null; now, the host's clock in seconds since 1970.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
 # What was done to the clock: the seconds, and how the time service was set before
 $record = "$WinlabFolder\clock.json"
 $fill = "$WinlabFolder\faults.fill"
-$near = 60 # seconds: what is further from where it was left was set by somebody else, or by a power cut
+$near = 60 # seconds: if the clock is further from where it was left, someone else or a power cut has changed it
 $slack = 1MB
 
 function Get-Record {
@@ -20,7 +20,7 @@ function Write-Record([long]$Skew, [string]$Start, [bool]$Ran) {
     Write-Text $record (ConvertTo-Json -InputObject $row -Compress) | Out-Null
 }
 
-# The settings come some seconds late: so the clock is moved by the difference where it is as it was left
+# The settings arrive some seconds late. So a clock that is as it was left is moved by the difference
 function Set-Clock([long]$Before, [long]$Wanted, [long]$Now) {
     $clock = [DateTime]::UtcNow
     $right = ([DateTime]'1970-01-01').AddSeconds($Now)
@@ -31,14 +31,14 @@ function Set-Clock([long]$Before, [long]$Wanted, [long]$Now) {
     Set-Date -Date ([DateTime]::SpecifyKind($time, [DateTimeKind]::Utc).ToLocalTime()) | Out-Null
 }
 
-# NTFS takes the room of a longer file at once, without writing it. Whether something changed
+# NTFS takes the space of a longer file at once, without writing it. Returns whether something changed
 function Set-Fill([long]$Free) {
     New-Folder $WinlabFolder
     $file = [System.IO.File]::Open($fill, [System.IO.FileMode]::OpenOrCreate, [System.IO.FileAccess]::Write)
     try {
         $excess = (New-Object System.IO.DriveInfo 'C').TotalFreeSpace - $Free
         if ([Math]::Abs($excess) -lt $slack) { return $false }
-        # the first argument's type is the other's: a plain 0 would take no more than 2 GB
+        # the first argument decides the type of both: with a plain 0 the limit would be 2 GB
         $file.SetLength([Math]::Max([long]0, $file.Length + $excess))
     } finally {
         $file.Dispose()
@@ -61,7 +61,7 @@ Invoke-Step {
             $before = [long]$done.skew
             Write-Record $before "$($done.start)" ([bool]$done.ran)
         } else {
-            # noted before anything is set, so that nothing is forgotten
+            # recorded before anything is set, so that nothing is forgotten
             $service = Get-CimInstance -ClassName Win32_Service -Filter "Name='W32Time'"
             Write-Record 0 "$($service.StartMode)" ("$($service.State)" -eq 'Running')
             $done = Get-Record
@@ -73,7 +73,7 @@ Invoke-Step {
         $changed = $changed -or $before -ne $skew
     } elseif ($done) {
         Set-Clock ([long]$done.skew) 0 $now
-        # CIM says Auto where the cmdlet wants Automatic
+        # CIM says Auto, the cmdlet takes Automatic
         $start = "$($done.start)" -replace '^Auto$', 'Automatic'
         Set-Service -Name 'W32Time' -StartupType $start
         if ($done.ran) { Start-Service -Name 'W32Time' }

@@ -1,4 +1,4 @@
-# Windows features, and what Windows needs to be set to for containers. Settings: features, release.
+# Windows features, and the settings that Windows needs for containers. Settings: features, release.
 # While the result says "restart", Windows must be restarted and this script run again.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
@@ -28,7 +28,7 @@ Invoke-Step {
     $features = @($settings.features)
     if ($features -notcontains 'Containers') { throw 'settings.features has no Containers; nothing runs without it.' }
 
-    # Windows Update restarts Windows when it likes
+    # Windows Update would restart Windows at any time
     $update = 'HKLM:\SOFTWARE\Policies\Microsoft\Windows\WindowsUpdate\AU'
     Set-Number $update 'NoAutoUpdate' 1 | Out-Null
     Set-Number $update 'AUOptions' 2 | Out-Null
@@ -57,7 +57,7 @@ Invoke-Step {
     $waiting = @($features | Where-Object { (Get-FeatureState $_) -eq 'pending' })
     if ($changed -or $waiting.Count -gt 0) { Request-Restart }
 
-    # Ports below stay for NodePorts and what listens
+    # the ports below stay free for NodePorts and for programs that listen
     Invoke-Native 'netsh.exe' @(
         'interface', 'ipv4', 'set', 'dynamicportrange', 'tcp', 'startport=34000', 'numberofports=31536') | Out-Null
 
@@ -66,7 +66,7 @@ Invoke-Step {
     Open-Port 'winlab-vxlan' 'VXLAN between nodes' 'UDP' '4789'
     if ($features -contains 'Routing') { Open-Port 'winlab-bgp' 'BGP between nodes' 'TCP' '179' }
 
-    # Defender slows down the start of containers, and even more the unpacking of images; it may have been removed
+    # Defender slows down the start of containers, and even more the unpacking of images. It may have been removed
     if (Get-Command -Name 'Add-MpPreference' -ErrorAction SilentlyContinue) {
         try {
             Add-MpPreference -ExclusionPath 'C:\ProgramData\containerd' -ExclusionProcess @(
@@ -77,7 +77,7 @@ Invoke-Step {
         }
     }
 
-    # BGP: the routing service stays disabled until it has been set up, which needs the features at work
+    # BGP: the routing service stays disabled until it has been set up, which needs the installed features
     $restart = Test-RestartPending
     if (-not $restart -and $features -contains 'Routing') {
         if ("$((Get-Service -Name 'RemoteAccess').StartType)" -eq 'Disabled') {

@@ -1,4 +1,4 @@
-# Images from winlab's CD into containerd, for containerd.ps1 and load.ps1. Not called by winlab.
+# Imports images from winlab's CD into containerd, for containerd.ps1 and load.ps1. Not called by winlab.
 . (Join-Path $PSScriptRoot 'common.ps1')
 
 $PinnedLabel = 'io.cri-containerd.pinned=pinned'
@@ -16,7 +16,7 @@ function Get-Images {
     return $images
 }
 
-# What an OCI archive would give: names and digests. Docker's older archives have no index: nothing is known of them
+# The names and digests of an OCI archive's images; none for Docker's older archives, which have no index
 function Get-ArchiveImages([string]$Path) {
     $images = @{}
     $names = Invoke-Native 'tar.exe' @('-tf', $Path)
@@ -30,9 +30,9 @@ function Get-ArchiveImages([string]$Path) {
     return $images
 }
 
-# Removes the images that a power cut may have left half unpacked; returns the digests of those that this start of
-# Windows has imported and that may not be on the disk yet. containerd flushes its database with each change, but not
-# what it unpacks, and would take that for whole. The lease of an import, valid for a day, would keep it
+# Removes the images that a power cut may have left half unpacked. Returns the digests of those that were imported since
+# Windows started and that may not be on the disk yet. containerd flushes its database with each change, but not what it
+# unpacks, and would mistake that for complete. The lease of an import, valid for a day, would keep it
 function Remove-CutOffImages {
     $start, $digests = @("$(Get-Text $Importing)" -split "`n" | Where-Object { $_ })
     if (-not $digests) { return @() }
@@ -41,13 +41,13 @@ function Remove-CutOffImages {
     $leases = @(Invoke-Ctr @('leases', 'ls', '-q') | Where-Object { $_ })
     if ($leases.Count -gt 0) { Invoke-Ctr (@('leases', 'rm') + $leases) | Out-Null }
     $have = Get-Images
-    $names = @($have.Keys | Where-Object { $digests -contains $have[$_] }) # also those that the CRI plug-in gives
+    $names = @($have.Keys | Where-Object { $digests -contains $have[$_] }) # also names that the CRI plug-in adds
     if ($names.Count -gt 0) { Invoke-Ctr (@('images', 'rm', '--sync') + $names) | Out-Null }
     return @()
 }
 
-# Imports the CD's images that containerd has not, pinned against the kubelet's clean-up; true if there were any.
-# containerd checks every blob against its digest
+# Imports those of the CD's images that containerd does not have, pinned against the kubelet's clean-up; true if there
+# were any. containerd checks every blob against its digest
 function Import-Images {
     $folder = Join-Path $Payload 'images'
     $files = @()

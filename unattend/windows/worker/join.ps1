@@ -1,5 +1,5 @@
 # Joins the cluster with kubeadm. Settings: configuration, name. The configuration's token is on the disk only while
-# kubeadm runs, where SYSTEM and Administrators alone can read it, and in no process's arguments.
+# kubeadm runs; only SYSTEM and Administrators can read it there. It is never an argument of a process.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -7,8 +7,8 @@ $file = "$ProgramFolder\join.yaml"
 $bootstrap = 'C:\etc\kubernetes\bootstrap-kubelet.conf'
 $record = "$WinlabFolder\joined.txt"
 
-# The servers that this node has joined by: the one in its kubeconfig, and the one that winlab named, which kubeadm may
-# replace by the cluster's own
+# The servers that this node has joined through: the one in its kubeconfig, and the one that winlab named, which kubeadm
+# may replace with the cluster's own
 function Get-Servers {
     $servers = @()
     $server = [regex]::Match("$(Get-Text 'C:\etc\kubernetes\kubelet.conf')", '(?m)^\s*server:\s*"?https://([^\s"]+)')
@@ -18,7 +18,7 @@ function Get-Servers {
     return $servers
 }
 
-# What an interrupted join left would stop kubeadm's checks
+# Removes what an interrupted join left, because kubeadm's checks would fail
 function Clear-HalfJoin {
     $leftovers = @(
         $bootstrap, 'C:\etc\kubernetes\kubelet.conf', 'C:\etc\kubernetes\pki\ca.crt', 'C:\var\lib\kubelet\config.yaml',
@@ -56,14 +56,14 @@ Invoke-Step {
     # kubeadm looks for the kubelet there, and refuses to join without it
     $env:PATH = "$ProgramFolder;$env:PATH"
     New-Folder $WinlabFolder, (Split-Path -Parent $KubeadmLog)
-    # noted before anything is set, so that nothing is forgotten
+    # recorded before anything is set, so that nothing is forgotten
     Write-Text $record $server | Out-Null
     $log = New-Object System.IO.StreamWriter $KubeadmLog, $true
     $log.AutoFlush = $true
     try {
         $log.WriteLine("winlab: $([DateTime]::UtcNow.ToString('s'))Z join of $server")
         Write-Secret $file $configuration
-        # kubeadm does not print the token; should it ever, it is not passed on
+        # kubeadm does not print the token; if it ever does, it is not passed on
         Invoke-Native "$ProgramFolder\kubeadm.exe" @('join', '--config', $file, '--v=1') {
             param($line)
             $line = $line -replace '\b[a-z0-9]{6}\.[a-z0-9]{16}\b', '<token>'

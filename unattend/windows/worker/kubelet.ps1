@@ -11,7 +11,7 @@ Invoke-Step {
     $command = "$($settings.command)"
     Confirm-Command $command 'binaries.ps1'
     $joined = Test-Joined
-    # stopped before it is changed: so a run that ends in between is made good by the next
+    # stopped before it is changed, so that the next run can complete one that was interrupted
     if ($joined -and (Get-ServiceCommand 'kubelet') -cne $command) { Stop-Running 'kubelet' | Out-Null }
     $changed = Set-NativeService 'kubelet' 'kubelet' $command @('containerd')
     if ($joined -and (Get-ServiceState 'kubelet') -ne 'running') {

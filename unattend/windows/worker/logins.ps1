@@ -1,13 +1,13 @@
-# Who may log in, and what this worker is recognized by. Settings: ssh_key, host_key, host_key_public, former (or null),
-# password, pfx (base64), pfx_password. At each point of this script either the old password with any certificate or all
-# of the new ones log in: the password comes last.
+# Replaces the keys, certificate and password by which winlab logs in to this worker and verifies it. Settings: ssh_key,
+# host_key, host_key_public, former (or null), password, pfx (base64), pfx_password. At each point of this script,
+# either the old password works, with the old or new certificate, or all of the new ones do: the password comes last.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
 $Ssh = 'C:\ProgramData\ssh'
 $Https = @{ Address = '*'; Transport = 'HTTPS' }
 
-# The text of a file of keys: with this one, without the former one, and all others. A key's second word identifies it
+# A file's keys, with this one and without the former one; all others stay. A key's second word identifies it
 function Get-Keys([string]$Path, [string]$Key, [string]$Former) {
     $gone = @($Key, $Former) | Where-Object { $_ } | ForEach-Object { ($_ -split ' ')[1] }
     $lines = @("$(Get-Text $Path)" -split '\r?\n' | Where-Object {
@@ -17,7 +17,7 @@ function Get-Keys([string]$Path, [string]$Key, [string]$Former) {
     return (($lines + $Key) -join "`n") + "`n"
 }
 
-# Write-Secret would leave nothing if it was cut off; sshd reads the file at each login
+# If Write-Secret were interrupted, no file would be left; sshd reads the file at each login
 function Set-Secret([string]$Path, [string]$Text) {
     if ((Get-Text $Path) -ceq $Text) { return }
     New-Folder (Split-Path -Parent $Path)
@@ -25,20 +25,20 @@ function Set-Secret([string]$Path, [string]$Text) {
     Move-Item -LiteralPath "$Path.winlab-new" -Destination $Path -Force
 }
 
-# The bootstrap goes on without OpenSSH where Windows can't get it
+# The bootstrap continues without OpenSSH if Windows can't get it
 function Set-SshKeys {
     if (-not (Get-Service -Name 'sshd' -ErrorAction SilentlyContinue)) { return }
-    # the second one is for an sshd that does not know the group of administrators
+    # the second file is for an sshd that does not find the group of administrators
     foreach ($path in "$Ssh\administrators_authorized_keys", "$env:USERPROFILE\.ssh\authorized_keys") {
         Set-Secret $path (Get-Keys $path "$($settings.ssh_key)" "$($settings.former)")
     }
     Set-Secret "$Ssh\ssh_host_ed25519_key.pub" "$($settings.host_key_public)`n"
     Set-Secret "$Ssh\ssh_host_ed25519_key" "$($settings.host_key)"
     Write-Progressing 'sshd reads its keys'
-    Restart-Service -Name 'sshd' # even if nothing changed: an earlier run may have been cut off before
+    Restart-Service -Name 'sshd' # even if nothing changed: an earlier run may have been interrupted before this
 }
 
-# The listener takes the certificate while it runs: what is connected stays connected
+# The listener takes the new certificate while it runs, and connections stay open
 function Set-Certificate {
     $file = "$WinlabFolder\winrm.pfx"
     try {

@@ -1,5 +1,5 @@
-# The last lines of what matters when a node does not become Ready. Settings: lines, and everything, for those who were
-# not there: the network, containers, events and more. Changes nothing.
+# The last lines of the logs that help if a node does not become Ready. Settings: lines; everything, which adds the
+# network, containers, events and more, for someone who can't look at the node. Changes nothing.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -19,7 +19,7 @@ function Get-Events([string]$Log, [int]$Count) {
     }
 }
 
-# How to read each of the other things, in a scope that has $count
+# How to read each of the additional logs, in a scope that has $count
 $Ctr = "$ContainerdFolder\ctr.exe"
 $Others = @{
     'hns-networks' = { ConvertTo-Json -Depth 8 -InputObject @(Get-HnsNetwork) }
@@ -39,9 +39,9 @@ $Others = @{
     'events-compute' = { Get-Events 'Microsoft-Windows-Hyper-V-Compute-Admin' $count }
 }
 
-# The scripts' own logs, and Setup's beside them; configurations of the network, not the keys that lie there, too; pods
+# The scripts' own logs, and Setup's beside them; the network's configurations, but not the keys beside them; pods' logs
 function Get-OtherFiles {
-    $ErrorActionPreference = 'SilentlyContinue' # a folder that is not there yet
+    $ErrorActionPreference = 'SilentlyContinue' # a folder may not exist yet
     Get-ChildItem -Path "$WinlabFolder\*.log", "$LogFolder\*.log", "$NetworkFolder\*.conf*" -File
     Get-ChildItem -Path 'C:\var\log\pods\*\*\*.log' -File |
         Sort-Object -Property LastWriteTime -Descending | Select-Object -First $MostPods
@@ -63,11 +63,11 @@ Invoke-Step {
     $logs['services'] = @($Services | ForEach-Object { "${_}: $(Get-ServiceState $_)" }) -join "`n"
     if ($settings.everything) {
         foreach ($name in $Others.Keys) {
-            # one that can't be read hides no other
+            # if one can't be read, the others are still returned
             $logs[$name] = try { (& $Others[$name]) -join "`n" } catch { "$($_.Exception.Message)" }
         }
         foreach ($file in Get-OtherFiles) {
-            # C:\winlab\logs\join.log is winlab-logs-join
+            # for example, C:\winlab\logs\join.log becomes winlab-logs-join
             $name = $file.FullName.Substring(3) -replace '[^\w.-]', '-' -replace '\.log$'
             $logs[$name] = (Get-Tail $file.FullName $count) -join "`n"
         }

@@ -1,5 +1,5 @@
 # Makes this node a member of an external cluster, with credentials that winlab asked for. Settings: kubeconfig,
-# client_ca, configuration, name. The kubelet replaces the key in kubeconfig at once by one that stays in the node.
+# client_ca, configuration, name. The kubelet replaces the key in kubeconfig at once with one that stays in the node.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -32,7 +32,7 @@ Invoke-Step {
     }
     $changed = -not $joined -or (Get-Text $authorityFile) -cne "$($settings.client_ca)" -or
         (Get-Text $configurationFile) -cne "$($settings.configuration)"
-    # stopped before anything is changed: so a run that ends in between is made good by the next
+    # stopped before anything is changed, so that the next run can complete one that was interrupted
     if ($changed) { Stop-Running 'kubelet' | Out-Null }
     if (-not $joined -and (Test-Path -LiteralPath $certificates)) {
         Write-Progressing 'removing what an unfinished join left'
@@ -41,7 +41,7 @@ Invoke-Step {
     New-Folder (Split-Path -Parent $authorityFile), (Split-Path -Parent $configurationFile)
     Write-Text $authorityFile "$($settings.client_ca)" | Out-Null
     Write-Text $configurationFile "$($settings.configuration)" | Out-Null
-    if (-not $joined) { Write-Secret $kubeconfigFile $kubeconfig } # the last: with it this is a node
+    if (-not $joined) { Write-Secret $kubeconfigFile $kubeconfig } # last, because with it this is a node
     if ((Get-ServiceState 'kubelet') -ne 'running') { Start-Service -Name 'kubelet' }
     Write-Progressing "waiting for the kubelet to take its certificate"
     for ($try = 0; $try -lt 900 -and -not (Test-Joined); $try++) { Start-Sleep -Seconds 1 }

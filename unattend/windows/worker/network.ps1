@@ -1,10 +1,11 @@
-# Makes the HNS network that C:\winlab\network.json describes, and what a node needs beside it. Not called by winlab:
-# the task that cni.ps1 made runs it, as SYSTEM, then and at each start of Windows. The order is flannel's host-gw's.
+# Makes the HNS network that C:\winlab\network.json describes, and what a node needs with it. Not called by winlab: the
+# task that cni.ps1 made runs it as SYSTEM, at once and at each start of Windows. The order is that of flannel's
+# host-gw.
 . (Join-Path $PSScriptRoot 'common.ps1')
 
 $outcome = "$WinlabFolder\network-state.json"
 
-# Windows' own module HostNetworkingService can list and remove networks, not make them: this is the call beneath it
+# Windows' own module HostNetworkingService can list and remove networks, but not make them. So this calls what it uses
 Add-Type -Namespace 'Winlab' -Name 'Hns' -MemberDefinition @'
 [DllImport("vmcompute.dll")]
 public static extern int HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method,
@@ -16,14 +17,14 @@ function Invoke-Hns([string]$Method, [string]$Path, $Data) {
     $request = ''
     if ($Data) { $request = ConvertTo-Json -InputObject $Data -Compress -Depth 8 }
     $response = ''
-    # an HRESULT; with a bad one there may be no answer
+    # an HRESULT; if it is an error, there may be no answer
     $code = [Winlab.Hns]::HNSCall($Method, $Path, $request, [ref]$response)
     $answer = @{}
     if ($response) { $answer = ConvertFrom-Json -InputObject $response }
     elseif (-not $code) { throw "HNS gives no answer to $Method $Path." }
     if (-not $answer.Success -or [int]$code -lt 0) {
         if ($answer.ErrorCode) { $code = $answer.ErrorCode }
-        # HNS speaks the system's language: the number is for anyone who must understand it
+        # HNS answers in the system's language: the number means the same in all of them
         $number = if ($code) { '(0x{0:x8})' -f ([long]$code -band 4294967295) }
         throw ("HNS refuses $Method ${Path}: $($answer.Error)".Trim() + " $number").Trim()
     }
@@ -39,7 +40,7 @@ function Wait-For([string]$What, [scriptblock]$Test) {
     throw "There is no $What after a minute."
 }
 
-# At a start of Windows this script may be quicker than HNS
+# When Windows starts, this script may run before HNS is ready
 function Get-Network([string]$Name) {
     $answer = Wait-For 'answer of HNS' { try { @{ networks = @(Invoke-Hns 'GET' '/networks/') } } catch { $null } }
     return $answer.networks | Where-Object { $_.Name -eq $Name } | Select-Object -First 1
@@ -60,7 +61,7 @@ function New-Network($Wish) {
         $mtu = (Get-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4).NlMtu
     }
     $network = Invoke-Hns 'POST' '/networks/' $data
-    # the new adapter takes the old one's place, not its MTU
+    # the new adapter replaces the old one, but does not take its MTU
     if ($mtu) {
         $index = Get-InterfaceIndex (Get-ManagementAddress $network.ID)
         Set-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4 -NlMtuBytes $mtu
@@ -74,7 +75,7 @@ function Get-InterfaceIndex([string]$Address) {
     }
 }
 
-# win-bridge sends pods' packets to the second address of the node's subnet: it must be the host's
+# win-bridge sends pods' packets to the second address of the node's subnet: the node itself must have that address
 function Set-HostEndpoint($Wish, $Network) {
     $name = $Wish.endpoint.name
     $address = $Wish.endpoint.address
@@ -94,8 +95,8 @@ function Set-HostEndpoint($Wish, $Network) {
             Invoke-Hns 'POST' "/endpoints/$($endpoint.ID)/attach" @{ SystemType = 'Host'; CompartmentId = 1 } | Out-Null
             return $address
         } catch {
-            # whether one that was attached before still is depends on the release. The number means that it is; so does
-            # its address on an adapter, whatever HNS says
+            # whether an endpoint stays attached depends on the release. The number means that it is attached; so does
+            # its address on an adapter, whatever HNS answers
             if ($_.Exception.Message -match 'already attached|0x803b0014') { return $address }
             if (Get-NetIPAddress -IPAddress $address -ErrorAction SilentlyContinue) { return $address }
             if ($try -eq 20) { throw }
@@ -117,7 +118,7 @@ try {
     $indexes = @(Get-InterfaceIndex (Get-ManagementAddress $network.ID))
     if ($wish.endpoint) { $indexes += Get-InterfaceIndex (Set-HostEndpoint $wish $network) }
     foreach ($index in $indexes) { Set-NetIPInterface -InterfaceIndex $index -AddressFamily IPv4 -Forwarding Enabled }
-    # a kube-proxy that runs goes on with the network that is gone; the network is there whether or not it starts again
+    # a running kube-proxy keeps using the network that was removed. If it does not start again, the network still works
     try {
         $id = Get-ProxyNetwork
         if ((Test-ProxyStale) -and (Get-ServiceState 'kube-proxy') -eq 'running') {
@@ -133,7 +134,7 @@ try {
 } catch {
     $failure = ConvertTo-Json -InputObject @{ state = 'failed'; error = $_.Exception.Message } -Compress
     Write-Text $outcome $failure | Out-Null
-    "$_" | Out-Host # the transcript is closed before PowerShell shows the error
+    "$_" | Out-Host # for the transcript, which is closed before PowerShell shows the error
     throw
 } finally {
     try { Stop-Transcript | Out-Null } catch { $null = $_ }

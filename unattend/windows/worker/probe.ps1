@@ -1,5 +1,5 @@
-# What all other scripts stand on: whether input arrives whole, what becomes of letters, rights, the version, the clock.
-# Settings: text, which comes back; block, of which a digest does. Changes nothing.
+# Checks what all other scripts rely on: complete input, unchanged letters, rights, the version, the clock. Settings:
+# text, which is returned; block, whose digest is returned. Changes nothing.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 

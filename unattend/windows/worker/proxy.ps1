@@ -1,5 +1,5 @@
-# kube-proxy as a native service. Settings: command, kubeconfig, config, and source_endpoint where kube-proxy needs the
-# address of an HNS endpoint as its sourceVip: which one the node has, only the node knows.
+# kube-proxy as a native service. Settings: command, kubeconfig, config, and source_endpoint if kube-proxy needs the
+# address of an HNS endpoint as its sourceVip: only the node knows that address.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -43,19 +43,19 @@ Invoke-Step {
     $stale = Test-ProxyStale
     $changed = $stale -or $other -or (Get-Text "$folder\config.yaml") -cne $config -or
         (Get-ServiceCommand 'kube-proxy') -cne $command
-    # stopped before anything is changed: so a run that ends in between is made good by the next
+    # stopped before anything is changed, so that the next run can complete one that was interrupted
     if ($changed) { Stop-Running 'kube-proxy' | Out-Null }
-    # kube-proxy alone makes policy lists, and does not look for those of a network that is gone
+    # only kube-proxy makes policy lists, and it does not remove those of a network that was removed
     if ($stale) { Get-HnsPolicyList | Remove-HnsPolicyList }
     Set-FolderAcl $folder $PrivateFolder
     Write-Text "$folder\config.yaml" $config | Out-Null
     if ($other) { Write-Secret "$folder\kubeconfig" $kubeconfig }
-    # at a start of Windows it waits for what it programs
+    # when Windows starts, kube-proxy must wait for HNS, which it programs
     Set-NativeService 'kube-proxy' 'kube-proxy' $command @('hns') | Out-Null
-    # noted as it was before the start: of one that is made anew meanwhile kube-proxy may know nothing
+    # recorded as it was before the start: kube-proxy may not notice a network that is created again meanwhile
     $network = Get-ProxyNetwork
     if ((Get-ServiceState 'kube-proxy') -ne 'running') {
-        # it ends again while its network is missing, and the recovery actions bring it back
+        # kube-proxy ends while its network is missing, and the recovery actions start it again
         try {
             Start-Service -Name 'kube-proxy'
             $changed = $true

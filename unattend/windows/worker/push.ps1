@@ -1,4 +1,4 @@
-# Swaps one program with the one on the CD under push/, or brings the original back. Settings: program, restore.
+# Replaces one program with the one on the CD under push/, or restores the original. Settings: program, restore.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -9,7 +9,7 @@ Invoke-Step {
         Where-Object { Test-Path -LiteralPath $_ } | Select-Object -First 1
     if (-not $target) { throw "'$name' is not installed here: there is nothing to swap." }
     $original = "$target.winlab-original"
-    # in the order in which they are stopped
+    # in the order in which they must be stopped
     $services = @()
     switch ($name) {
         'kubelet.exe' { $services = @('kubelet') }
@@ -18,8 +18,9 @@ Invoke-Step {
         'containerd.exe' { $services = @('kubelet', 'containerd') }
     }
 
-    # What is to run in the end, in the order in which it is started: what runs now, and in a node that has joined also
-    # what an earlier run has stopped that was cut off, or could not start it
+    # The services that must run at the end, in the order in which they are started. These are the services that run now
+    # and, in a node that has joined, those that an earlier run has stopped and, after an interruption or error, not
+    # started again
     $states = @('running')
     if (Test-Joined) { $states += 'stopped' }
     $wanted = @($services | Where-Object { $states -contains (Get-ServiceState $_) })
@@ -36,14 +37,14 @@ Invoke-Step {
             if ((Get-Sha256 $target) -eq $digest) { return @{ changed = $false; sha256 = $digest } }
             Stop-Running $services | Out-Null
             if (-not (Test-Path -LiteralPath $original)) {
-                # under another name until it is whole
+                # under another name until it is complete
                 [System.IO.File]::Copy($target, "$original.winlab-new", $true)
                 Move-Item -LiteralPath "$original.winlab-new" -Destination $original
             }
             Install-File $source $target $digest | Out-Null
         }
     } finally {
-        # also after a failure: nobody else would start them
+        # also after a failure, because nothing else would start them
         Start-Again @($wanted | Where-Object { (Get-ServiceState $_) -ne 'running' })
     }
     return @{ changed = $true; sha256 = Get-Sha256 $target }

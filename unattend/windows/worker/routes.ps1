@@ -1,6 +1,6 @@
-# Routes to the other nodes' pods, for networks whose nodes carry them. Settings: routes, a list of {"to", "via"}.
-# Kept as route.exe keeps them, without an interface: HNS makes the adapter anew, with another number, and Windows finds
-# the one to use by the gateway, now and at each start.
+# Routes to the other nodes' pods, for networks whose nodes route between pods. Settings: routes, a list of {"to",
+# "via"}. They are persistent, as route.exe makes them, and name no interface: HNS creates the adapter again, with
+# another number, and Windows finds the right one by the gateway, now and at each start.
 . (Join-Path $PSScriptRoot 'common.ps1')
 $settings = Read-Settings @($input)
 
@@ -43,7 +43,7 @@ Invoke-Step {
     $before = @{}
     $noted = Get-Text $record
     if ($noted) { (ConvertFrom-Json -InputObject $noted).routes | ForEach-Object { $before["$($_.to)"] = "$($_.via)" } }
-    # noted before anything is set, so that nothing is forgotten
+    # recorded before anything is set, so that nothing is forgotten
     $all = $before.Clone()
     foreach ($to in $wanted.Keys) { $all[$to] = $wanted[$to] }
     Write-Record $all

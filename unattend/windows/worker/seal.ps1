@@ -1,8 +1,8 @@
-# Makes this Windows the model of others: cleans up, then sysprep generalizes it and switches it off. Settings:
-# generalize, the text of the answer file for that pass alone; superseded, whether what updates have replaced goes,
-# which takes many minutes; begin: else nothing is done, and the result comes for winlab to note it. While the result
-# says "restart", nothing was done: Windows must be restarted and this script run again. Else the result comes before
-# sysprep is done: then the machine is off. sealed.ps1 says how far it is.
+# Makes a golden image of this Windows: cleans up, then sysprep generalizes it and switches it off. Settings:
+# generalize, the text of the answer file for that pass alone; superseded, whether to remove what updates have replaced,
+# which takes many minutes; begin: if it is false, nothing is done, and winlab records the result. While the result says
+# "restart", nothing was done: Windows must be restarted and this script run again. Otherwise the result comes before
+# sysprep has finished; sysprep then switches the machine off. sealed.ps1 reports how far it is.
 . (Join-Path $PSScriptRoot 'common.ps1')
 . (Join-Path $PSScriptRoot 'tasks.ps1')
 $settings = Read-Settings @($input)
@@ -10,13 +10,13 @@ $settings = Read-Settings @($input)
 $Sysprep = 'C:\Windows\System32\Sysprep'
 $Answers = 'C:\winlab\generalize.xml'
 
-# What waits for a restart stops sysprep
+# Sysprep fails while a restart is pending
 function Test-AnyRestartPending {
     $servicing = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending'
     return (Test-RestartPending) -or (Test-Path -Path $servicing)
 }
 
-# For how many minutes the evaluation runs on; nothing for a licence without an end. The id is Windows' own
+# How many minutes of the evaluation are left; nothing for a permanent licence. The id is Windows' own
 function Get-Licence {
     $filter = "ApplicationID='55c92734-d682-4d71-983e-d6ec3f16059f' AND PartialProductKey IS NOT NULL"
     $product = Get-CimInstance -ClassName SoftwareLicensingProduct -Filter $filter | Select-Object -First 1
@@ -26,8 +26,9 @@ function Get-Licence {
     return @{ minutes = $minutes; rearms = [int]$service.RemainingWindowsReArmCount }
 }
 
-# What a task runs as SYSTEM, because in a remote session apps of all users stay (0x80073d19). Apps that a user has, but
-# that are not there for all of them, stop sysprep (0x80073cf2). Each is tried, and sysprep judges
+# A task runs this as SYSTEM, because a remote session can't remove apps for all users (0x80073d19). Sysprep refuses
+# apps that one user has but that are not provisioned for all users (0x80073cf2). The task tries each app; sysprep
+# decides
 $TaskScript = @'
 $ErrorActionPreference = 'Stop'
 # not by Add-Content, which fails while the log is read
@@ -66,7 +67,7 @@ ConvertTo-Json -InputObject $result | Set-Content -LiteralPath 'C:\winlab\apps.j
 Move-Item -LiteralPath 'C:\winlab\apps.json.new' -Destination 'C:\winlab\apps.json' -Force
 '@
 
-# Nothing of this stops the build. Server Core has no such apps, and its Appx may not even answer
+# An error here does not stop the build. Server Core has no such apps, and its Appx may not even answer
 function Remove-UserApps {
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
     if ("$($version.InstallationType)" -eq 'Server Core') { return }
@@ -79,13 +80,13 @@ function Remove-UserApps {
     }
 }
 
-# Cleans up, and starts sysprep with the answer file of this text
+# Cleans up, and starts sysprep with an answer file of this text
 function Start-Sysprep($Text, $Superseded) {
     Write-Progressing 'cleaning up'
     Stop-Running @('kube-proxy', 'kubelet', 'containerd') | Out-Null
     Remove-UserApps
     if ($Superseded) {
-        # With /ResetBase the updates that are in can't be taken out any more
+        # with /ResetBase installed updates can't be uninstalled any more
         Write-Progressing 'removing what updates have replaced'
         Invoke-Native 'dism.exe' @('/Online', '/Cleanup-Image', '/StartComponentCleanup', '/ResetBase') {
             param($line)
@@ -93,20 +94,20 @@ function Start-Sysprep($Text, $Superseded) {
             $line
         } | Out-Null
     }
-    # A clone's bootstrap makes the beacon again; the other one is left if it did not end well
+    # a clone's bootstrap makes the beacon again; the other task remains if it failed
     foreach ($task in 'winlab-beacon', 'winlab-apps') {
         Unregister-ScheduledTask -TaskName $task -Confirm:$false -ErrorAction SilentlyContinue
     }
-    # Setup takes the file that this names before any CD
+    # Setup prefers the file that this names to any CD
     Remove-ItemProperty -Path 'HKLM:\SYSTEM\Setup' -Name 'UnattendFile' -ErrorAction SilentlyContinue
-    # Neither answers before a clone's own bootstrap has given them keys. There may be no sshd
+    # neither may answer before a clone's own bootstrap has given them keys. sshd may be missing
     foreach ($service in Get-Service -Name 'sshd', 'WinRM' -ErrorAction SilentlyContinue) {
         Set-Service -Name $service.Name -StartupType Manual
     }
     Remove-Item -Force -ErrorAction SilentlyContinue -Path @(
         'C:\ProgramData\ssh\ssh_host_*', 'C:\ProgramData\ssh\administrators_authorized_keys',
         "$env:USERPROFILE\.ssh\authorized_keys",
-        'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # else their errors are taken for a clone's
+        'C:\winlab\ready.txt', 'C:\winlab\bootstrap.log', # otherwise their errors look like a clone's
         'C:\Windows\Panther\setup*.log', 'C:\Windows\Panther\UnattendGC\setup*.log',
         "$WinlabFolder\apps.*", "$Sysprep\unattend.xml", "$Sysprep\Sysprep_succeeded.tag",
         'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\unattend-original.xml')
@@ -114,8 +115,8 @@ function Start-Sysprep($Text, $Superseded) {
         'C:\Windows\Temp\*', 'C:\Windows\SoftwareDistribution\Download\*', "$Sysprep\Panther\*")
     Optimize-Volume -DriveLetter C -ReTrim -ErrorAction SilentlyContinue
 
-    # A process of this session would end with it; one that WMI starts does not. /mode:vm: the clones have the same
-    # virtual hardware; with Hyper-V installed nothing else works
+    # A process of this session would end with the session; one that WMI starts does not. /mode:vm: the clones have the
+    # same virtual hardware; with Hyper-V installed nothing else works
     Write-Text $Answers $Text | Out-Null
     Write-Progressing 'starting sysprep'
     $command = "$Sysprep\sysprep.exe /generalize /oobe /shutdown /quiet /mode:vm /unattend:$Answers"

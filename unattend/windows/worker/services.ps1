@@ -31,21 +31,21 @@ function Set-NativeService([string]$Name, [string]$Display, [string]$Command, [s
         if ($code -ne 0) { throw "Windows refuses to change the service '$Name' (code $code)." }
         $changed = $true
     }
-    # A kubelet ends when containerd answers too late after a start of Windows; these actions bring it back
+    # the kubelet ends if containerd answers too late after Windows has started; these actions start it again
     Invoke-Native 'sc.exe' @(
         'failure', $Name, 'reset=', '86400', 'actions=', 'restart/5000/restart/5000/restart/5000') | Out-Null
     Invoke-Native 'sc.exe' @('failureflag', $Name, '1') | Out-Null
     return $changed
 }
 
-# The variables of containerd's service that winlab has set, as lines NAME=VALUE. Others' are theirs
+# The variables of containerd's service that winlab has set, as lines NAME=VALUE; nothing if someone else has set them
 function Get-ContainerdEnvironment {
     if (-not (Test-Path -LiteralPath $EnvironmentMark) -or (Get-ServiceState 'containerd') -eq 'absent') { return '' }
     return @((Get-ItemProperty -Path 'HKLM:\SYSTEM\CurrentControlSet\Services\containerd').Environment) -join "`n"
 }
 
-# A password may be in a variable: only SYSTEM and Administrators read the key from then on, and no cmdlet is given the
-# value. The service manager adds these variables to those of the system
+# A variable may have a password. So only SYSTEM and Administrators can read the key from then on, and no cmdlet gets
+# the value. The service manager adds these variables to those of the system
 function Set-ContainerdEnvironment([string[]]$Lines) {
     $key = 'SYSTEM\CurrentControlSet\Services\containerd'
     if ($Lines.Count -eq 0) {
@@ -55,15 +55,15 @@ function Set-ContainerdEnvironment([string[]]$Lines) {
     }
     Write-Text $EnvironmentMark 'set by winlab' | Out-Null
     $acl = New-Object System.Security.AccessControl.RegistrySecurity
-    # that part alone: the others need privileges
+    # only that part, because the others need privileges
     $acl.SetSecurityDescriptorSddlForm($PrivateKey, 'Access')
     Set-Acl -Path "HKLM:\$key" -AclObject $acl
     [Microsoft.Win32.Registry]::SetValue(
         "HKEY_LOCAL_MACHINE\$key", 'Environment', $Lines, [Microsoft.Win32.RegistryValueKind]::MultiString)
 }
 
-# Stops these services, in the given order; those that ran, in the order in which to start them again. All or none:
-# nobody else would start those again that a run which fails here had stopped
+# Stops these services, in the given order. Returns those that ran, in the order in which to start them again. If one
+# can't be stopped, the others are started again, because nothing else would do that
 function Stop-Running([string[]]$Names) {
     $ran = @()
     try {

@@ -4,7 +4,7 @@
 Invoke-Step {
     $version = Get-ItemProperty -Path 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
     $booted = (Get-CimInstance -ClassName Win32_OperatingSystem).LastBootUpTime.ToUniversalTime()
-    # Windows works the time of its start out from the clock, which a time server may correct; this number only counts
+    # Windows computes the time of its start from the clock, which a time server may correct; this number only counts
     # starts
     $counter = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters'
     $time = $booted.ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
@@ -35,7 +35,7 @@ Invoke-Step {
         $registry["$($row.key)\$($row.name)"] = Get-RegistryText $row.key $row.name
     }
     $variables = Get-ContainerdEnvironment # which may hold a password
-    # before the feature Containers is there, Windows has no such command
+    # Windows has no such command before the feature Containers is installed
     $endpoints = @()
     if (Get-Command -Name 'Get-HnsEndpoint' -ErrorAction SilentlyContinue) {
         $endpoints = @(Get-HnsEndpoint | ForEach-Object { "$($_.Name)" })

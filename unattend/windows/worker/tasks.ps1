@@ -1,8 +1,8 @@
-# For work that Windows refuses to remote sessions: the account SYSTEM does it, by a task. Not called by winlab:
-# updates.ps1 and seal.ps1 read this after common.ps1.
+# For work that Windows refuses in remote sessions: a task does it as SYSTEM. Not called by winlab: updates.ps1 and
+# seal.ps1 read this after common.ps1.
 
-# Has SYSTEM run $Text as C:\winlab\NAME.ps1, for $Minutes at most. Lines that it writes to NAME.log are passed on. What
-# it leaves in NAME.json, which is its last act, is the result; $Lost is the error if it leaves none
+# Runs $Text as C:\winlab\NAME.ps1 in the account SYSTEM, for $Minutes at most. Lines that it writes to NAME.log are
+# passed on. The last thing that it writes is the result, NAME.json; $Lost is the error if that is missing
 function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes, [string]$Lost) {
     $task = "winlab-$Name"
     $file = "$WinlabFolder\$Name.ps1"
@@ -21,16 +21,16 @@ function Invoke-AsSystem([string]$Name, [string]$Text, [int]$Minutes, [string]$L
     $queued = 0
     while ($true) {
         Start-Sleep -Seconds 5
-        $ended = Test-Path -LiteralPath $outcome # asked first: then the lines that follow are all there are
+        $ended = Test-Path -LiteralPath $outcome # checked first: then no lines can follow those that are read here
         $lines = @(Get-Content -LiteralPath $log -Encoding UTF8 -ErrorAction SilentlyContinue)
         foreach ($line in $lines | Select-Object -Skip $told) { Write-Progressing $line }
         $told = $lines.Count
         if ($ended) { break }
         $state = "$((Get-ScheduledTask -TaskName $task).State)"
         if ($state -eq 'Running') { continue }
-        # right after Windows' first start a task may wait for a while
+        # right after Windows has started for the first time, a task may wait for a while
         if ($state -eq 'Queued' -and $queued -lt 60) { $queued += 5; continue }
-        # between its end and a look at the result there may be a moment
+        # the task may have ended a moment after the result was checked
         Start-Sleep -Seconds 5
         if (-not (Test-Path -LiteralPath $outcome)) { throw "$Lost ($state)." }
     }

@@ -1,5 +1,5 @@
-# Windows' own updates. Settings: without, the titles of those to leave out. While the result says "restart", Windows
-# must be restarted and this script run again.
+# Installs Windows' own updates. Settings: without, the titles of those to leave out. While the result says "restart",
+# Windows must be restarted and this script run again.
 # Windows Update refuses remote sessions, so a task in the account SYSTEM does the work, and this script reports it.
 . (Join-Path $PSScriptRoot 'common.ps1')
 . (Join-Path $PSScriptRoot 'tasks.ps1')
@@ -7,9 +7,9 @@ $settings = Read-Settings @($input)
 
 $Without = "$WinlabFolder\updates-without.txt"
 
-# What the task runs. Result code 2: it went well (OperationResultCode of the Windows Update Agent). BrowseOnly=0 leaves
-# out previews and what else is optional. The names of categories are in Windows' language, their IDs are not: upgrades
-# to another Windows, and drivers
+# The task runs this. Result code 2: success (OperationResultCode of the Windows Update Agent). BrowseOnly=0 leaves out
+# previews and other optional updates. The names of categories are in Windows' language, so these are IDs: upgrades to
+# another Windows, and drivers
 $TaskScript = @'
 $ErrorActionPreference = 'Stop'
 function Write-Line([string]$Text) { Add-Content -LiteralPath 'C:\winlab\updates.log' -Value $Text -Encoding ASCII }
@@ -58,7 +58,7 @@ Move-Item -LiteralPath 'C:\winlab\updates.json.new' -Destination 'C:\winlab\upda
 Invoke-Step {
     New-Folder $WinlabFolder
     Set-Text $Without (@($settings.without) -join "`n")
-    # the limit is Windows' own
+    # the limit is Windows' own default for tasks
     $result = Invoke-AsSystem 'updates' $TaskScript 4320 'The task for updates ended without a result'
     Remove-Item -Force -ErrorAction SilentlyContinue -Path $Without
     if ($result.error) { throw "Windows Update: $($result.error)" }

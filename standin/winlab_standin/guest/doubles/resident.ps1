@@ -1,14 +1,14 @@
-# Runs many scripts in one process of the engine: resident.py starts it, and asks at a socket. Each script runs as in a
-# process of its own, since it is the engine's own Main that runs it: with a runspace, doubles, environment, folder and
-# standard streams of its own. What else a process would take with it when it ends is put back after each script.
+# Runs many scripts in one process of the engine: resident.py starts it, and asks on a socket. Each script runs as in
+# its own process, because the engine's own Main runs it: with its own runspace, fakes, environment, folder and standard
+# streams. Everything else that would end with a process is restored after each script.
 # A request is a line of JSON: words (the engine's arguments), environment, folder, streams (the files for input, output
-# and errors). The answers are the line "begun", and then the exit code. Who asks and goes away before that ends it all.
+# and errors). The answers are the line "begun", and then the exit code. If the caller goes away before that, this ends.
 param([string]$Socket, [int]$Idle)
 $ErrorActionPreference = 'Stop'
 $hidden = [System.Reflection.BindingFlags]'NonPublic, Static'
-$full = 250MB # of memory: with more it makes room for a fresh process
+$full = 250MB # of memory: with more, it ends, and a new process replaces it
 
-# what .NET does not have: to put others in the place of the standard streams, which programs inherit
+# .NET can't do this: replace the standard streams, which programs inherit
 $module = [System.Reflection.Emit.AssemblyBuilder]::DefineDynamicAssembly('libc', 'Run').DefineDynamicModule('libc')
 $type = $module.DefineType('Libc', 'Public')
 foreach ($row in @('open', [string], [int]), @('dup2', [int], [int]), @('close', [int]), @('kill', [int], [int])) {
@@ -19,7 +19,7 @@ foreach ($row in @('open', [string], [int]), @('dup2', [int], [int]), @('close',
 $libc = $type.CreateType()
 function Connect-Stream([string[]]$To) {
     for ($at = 0; $at -lt 3; $at++) {
-        $file = $libc::open($To[$at], [int]($at -gt 0)) # to read, or to write
+        $file = $libc::open($To[$at], [int]($at -gt 0)) # 0: for reading, 1: for writing
         if ($file -lt 0 -or $libc::dup2($file, $at) -lt 0) { throw "The stream $($To[$at]) can't be opened." }
         $libc::close($file) | Out-Null
     }
@@ -32,7 +32,7 @@ function Start-Main([string[]]$Words) {
     $expression = [System.Linq.Expressions.Expression]
     $call = $expression::Call([Winlab.PowerShell.Program].GetMethod('Main'), $expression::Constant($Words))
     $run = $expression::Lambda([Func[int]], $call, [System.Linq.Expressions.ParameterExpression[]]@()).Compile()
-    # LongRunning: a thread of its own, which ends with it
+    # LongRunning: its own thread, which ends with it
     return [System.Threading.Tasks.Task]::Factory.StartNew(
         $run, [System.Threading.CancellationToken]::None, 'LongRunning', [System.Threading.Tasks.TaskScheduler]::Default)
 }
@@ -54,21 +54,21 @@ while (-not $goes -and $listener.Poll([TimeSpan]::FromSeconds($Idle), 'SelectRea
         Connect-Stream $request.streams
         $stream.Write([System.Text.Encoding]::ASCII.GetBytes("begun`n"))
         $script = Start-Main $request.words
-        # the caller says no more: there is something to read when it has gone
+        # the caller sends nothing more: if there is something to read, it has gone away
         while (-not ([System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]@($script), 200) -eq 0)) {
-            if ($caller.Poll(0, 'SelectRead')) { $libc::kill(0, 9) | Out-Null } # with all that the script has started
+            if ($caller.Poll(0, 'SelectRead')) { $libc::kill(0, 9) | Out-Null } # with everything that the script has started
         }
-        if ($script.IsFaulted) { [Environment]::FailFast("$($script.Exception)") } # as it would end a process of its own
+        if ($script.IsFaulted) { [Environment]::FailFast("$($script.Exception)") } # as it would end its own process
         $code = $script.Result
         Connect-Stream '/dev/null', '/dev/null', '/dev/null'
         [Environment]::CurrentDirectory = '/'
         [Winlab.PowerShell.HostUI]::Interactive = $true
         [Winlab.PowerShell.HostUI]::Transcript = $null
-        # what the script has left open
+        # closes what the script has left open
         $script = $null
         [GC]::Collect()
         [GC]::WaitForPendingFinalizers()
-        # what it has left at work ends with its process
+        # if the script has left something running, this process must end, too
         $goes = [runspace].GetProperty('RunspaceList', $hidden).GetValue($null).Count -gt 1 -or [Environment]::WorkingSet -gt $full
         $stream.Write([System.Text.Encoding]::ASCII.GetBytes("$code`n"))
     }

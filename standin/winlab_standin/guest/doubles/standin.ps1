@@ -1,5 +1,5 @@
-# The PowerShell engine's prelude in the stand-in: Windows' cmdlets (windows.ps1) over the world that the stand-in plays.
-# bridge.py answers at the socket WINLAB_BRIDGE: a line of JSON asks, lines of JSON come back.
+# The PowerShell engine's prelude in the stand-in: Windows' cmdlets (windows.ps1) for the machine that it simulates.
+# bridge.py answers on the socket WINLAB_BRIDGE: a request is a line of JSON, the answer is lines of JSON.
 function global:Invoke-Bridge([string]$Call, [hashtable]$With = @{}, [scriptblock]$Each) {
     $socket = New-Object System.Net.Sockets.Socket (
         [System.Net.Sockets.AddressFamily]::Unix), ([System.Net.Sockets.SocketType]::Stream), (
@@ -39,7 +39,7 @@ $global:StandIn = @{
 [NoRunspaceAffinity()]
 class StandInDrive {
     [long]$TotalFreeSpace
-    [long]$AvailableFreeSpace # what a PSDrive's Free asks for, by its root
+    [long]$AvailableFreeSpace # for the Free of a PSDrive, by its root
     StandInDrive([string]$Name) { $this.TotalFreeSpace = $this.AvailableFreeSpace = Invoke-Bridge 'free' @{ name = $Name } }
 }
 # One program at a time has the port
@@ -47,7 +47,7 @@ class StandInDrive {
 class StandInPort {
     [string]$Name
     [bool]$Opened
-    [int]$WriteTimeout = -1 # milliseconds; -1: for ever
+    [int]$WriteTimeout = -1 # milliseconds; -1: forever
     StandInPort([string]$Name, [int]$Speed) { $this.Name = $Name }
     [void] Open() {
         if (-not (Invoke-Bridge 'open port' @{ name = $this.Name })) { throw [UnauthorizedAccessException]::new("Access to the port '$($this.Name)' is denied.") }
@@ -66,11 +66,11 @@ $global:TypeDoubles['System.IO.DriveInfo'] = [StandInDrive]
 $global:TypeDoubles['System.IO.Ports.SerialPort'] = [StandInPort]
 . "$PSScriptRoot/windows.ps1"
 
-# What a script finds out about PowerShell is true of Windows'
+# What a script reads about PowerShell is that of Windows PowerShell
 $PSVersionTable['PSVersion'] = [version]"5.1.$(Get-Release).1"
 $PSVersionTable['PSEdition'] = 'Desktop'
 
-# Reading a large file takes an emulated processor many seconds: the stand-in remembers digests
+# Reading a large file takes an emulated processor many seconds: the stand-in caches digests
 $global:GetFileHash = Get-Command -Name Get-FileHash -CommandType Cmdlet
 function global:Get-FileHash {
     [CmdletBinding()] param([Parameter(Mandatory, Position = 0)][string]$LiteralPath, [ValidateSet('SHA1', 'SHA256', 'SHA384', 'SHA512', 'MD5')][string]$Algorithm = 'SHA256')
@@ -78,7 +78,7 @@ function global:Get-FileHash {
     $digest = Invoke-Bridge 'digest' @{ path = (Resolve-Path -LiteralPath $LiteralPath).ProviderPath }
     [pscustomobject]@{ Algorithm = 'SHA256'; Hash = $digest.ToUpperInvariant(); Path = $LiteralPath }
 }
-# The guest agent, which the tools bring, runs in the stand-in from its start
+# The guest agent, which the tools install, runs in the stand-in from its start
 $global:StartProcess = Get-Command -Name Start-Process -CommandType Cmdlet
 function global:Start-Process {
     [CmdletBinding()] param([Parameter(Mandatory, Position = 0)][string]$FilePath, [string[]]$ArgumentList, [switch]$Wait, [switch]$PassThru)

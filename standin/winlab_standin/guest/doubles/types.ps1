@@ -1,4 +1,4 @@
-# Types of .NET whose doubles the engine has not, or not whole. Text is left to its own double of File.
+# Fakes of .NET types that the engine lacks, or has only in part. Text uses the engine's own fake of File.
 [NoRunspaceAffinity()]
 class FileDouble {
     static [string] Map([string]$Path) { return [Winlab.Doubles.Machine]::Map($Path) }
@@ -14,7 +14,7 @@ class FileDouble {
     static [void] SetAttributes([string]$Path, [System.IO.FileAttributes]$To) { [Winlab.Doubles.File]::SetAttributes($Path, $To) }
     static [System.IO.FileStream] Create([string]$Path, [int]$Size, [System.IO.FileOptions]$How, $Access) {
         $made = [Winlab.Doubles.File]::Create($Path, $Size, $How, $Access)
-        # the only lists of the scripts' files leave others nothing; the stand-in's volume may have no such rights
+        # the scripts' only access lists give others no rights; the stand-in's volume may not support such rights
         try { [System.IO.FileInfo]::new($made.Name).UnixFileMode = [System.IO.UnixFileMode]'UserRead, UserWrite' } catch { $null = $_ }
         return $made
     }
@@ -28,7 +28,7 @@ class DirectoryDouble {
     static [object] CreateDirectory([string]$Path) { return [System.IO.DirectoryInfo]::new([FileDouble]::Map($Path)).Create() }
 }
 
-# What is free on a drive: the state's volume, less what winlab's fault takes
+# What is free on a drive: the volume of the state, minus what winlab's fault takes
 [NoRunspaceAffinity()]
 class DriveDouble {
     [long]$TotalFreeSpace
@@ -46,7 +46,7 @@ class DriveDouble {
 class SerialDouble {
     [string]$Name
     [bool]$Opened
-    [int]$WriteTimeout = -1 # milliseconds; -1: for ever
+    [int]$WriteTimeout = -1 # milliseconds; -1: forever
     SerialDouble([string]$Name, [int]$Speed) {
         if ($Speed -ne 115200) { throw 'The line is garbled.' }
         $this.Name = $Name
@@ -64,7 +64,7 @@ class SerialDouble {
                 throw [UnauthorizedAccessException]::new("Access to the port '$($this.Name)' is denied.")
             }
         }
-        # whoever does not close it keeps others from it
+        # a program that does not close it locks others out
         $lock = [System.IO.FileInfo]::new("$env:WINLAB_MACHINE/serial-open.txt")
         if ($lock.Exists) { throw [UnauthorizedAccessException]::new("Access to the port '$($this.Name)' is denied.") }
         $lock.Create().Dispose()
@@ -84,7 +84,7 @@ class SerialDouble {
     }
 }
 
-# HNS itself, which network.ps1 calls by vmcompute.dll: the block tells an answer, and then perhaps an HRESULT
+# HNS itself, which network.ps1 calls by vmcompute.dll: the block returns an answer, and then perhaps an HRESULT
 [NoRunspaceAffinity()]
 class HnsDouble {
     static [scriptblock]$Handler
