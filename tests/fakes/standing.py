@@ -13,7 +13,7 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains, first_boot, protected, pushed
+from winlab.adapters.vm import definitions, devices, domains, first_boot, protected, pushed
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
 from winlab.design.plan.model import NodePlan, Plan
@@ -272,7 +272,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(domains, "ended_in_order", lambda *_: False)
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
     monkeypatch.setattr(domains, "name_of", lambda _, one: one.domain)
-    monkeypatch.setattr(domains, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
+    monkeypatch.setattr(devices, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
     monkeypatch.setattr(definitions, "persistent", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(definitions, "with_secrets", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(

@@ -11,7 +11,7 @@ from functools import partial
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.left import Left
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices, domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisors, Placed
 from winlab.addons import record
@@ -222,7 +222,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
     drives = [
         path.name
         for machine in compared.machines
-        for path in domains.inserted(hosts.on(machine).conn, machine).values()
+        for path in devices.inserted(hosts.on(machine).conn, machine).values()
     ]
     if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
         raise ClusterError(

@@ -15,7 +15,7 @@ from functools import partial
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay.ovn import Northbound
-from winlab.adapters.vm import domains, faults
+from winlab.adapters.vm import domains, faults, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
@@ -33,8 +33,8 @@ from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
 BOOT = 5  # times the usual time of a start, in which a node that was started must answer
-BEGIN: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.cut_power, "suspended": domains.suspend}
-END: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.start, "suspended": domains.resume}
+BEGIN: dict[str, Callable[[Connection, domains.Named], None]] = {"off": power.cut_power, "suspended": power.suspend}
+END: dict[str, Callable[[Connection, domains.Named], None]] = {"off": power.start, "suspended": power.resume}
 
 
 def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:

@@ -10,7 +10,7 @@ from typing import Any
 
 from winlab import events, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import connection, crash, domains
+from winlab.adapters.vm import connection, crash, display, domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design import contract
 from winlab.design.plan.facts import HYPERVISOR
@@ -106,7 +106,7 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
 
     def screen() -> list[File]:
         with site.hypervisors() as hosts:
-            return [File(f"{place}/screen.png", domains.screenshot(hosts.on(machine).conn, machine))]
+            return [File(f"{place}/screen.png", display.screenshot(hosts.on(machine).conn, machine))]
 
     def crashed() -> list[File]:
         with site.hypervisors() as hosts:

@@ -14,7 +14,7 @@ from typing import Any
 
 from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import devices, disks, domains
 from winlab.adapters.vm.hypervisor import Placed
 from winlab.design import contract
 from winlab.design.addon import Object
@@ -259,7 +259,7 @@ def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB at its next start")
             domains.resize(conn, node, *sizes)
         if reloaded:
-            domains.eject(conn, node, target, bus)  # the next payload CD has more images
+            devices.eject(conn, node, target, bus)  # the next payload CD has more images
         domains.set_tag(conn, node, tags.of(run.plan, node))
 
     def done() -> bool:

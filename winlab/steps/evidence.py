@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from winlab.adapters.guests import agent
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import display
 from winlab.design import contract
 from winlab.design.cause.reading import decoded, recognise
 from winlab.design.plan import tags
@@ -58,7 +58,7 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
 
     progress.say(f"keeping the evidence in {folder}")
     with part("the screen"):
-        (folder / "screen.png").write_bytes(domains.screenshot(run.on(node).conn, node))
+        (folder / "screen.png").write_bytes(display.screenshot(run.on(node).conn, node))
     with part("the serial port's log"):
         serial = run.on(node).pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)

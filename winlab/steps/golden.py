@@ -21,7 +21,7 @@ from winlab import data, documents, stopping
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import disks, domains, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design import contract
@@ -192,7 +192,7 @@ class _Build:
         """Have sysprep generalize the machine, and wait until it is off."""
         if domains.state(self.host.conn, self.node) in domains.PAUSED:  # winlab was killed as it read evidence
             require_writable_disk(self.host, self.node)
-            domains.resume(self.host.conn, self.node)
+            power.resume(self.host.conn, self.node)
         with self.run.node(self.node) as there:
             if self.note.exists():
                 self._resume(there, progress)

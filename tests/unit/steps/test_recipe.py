@@ -12,7 +12,7 @@ import pytest
 import runs
 from clones import REHEARSAL, make
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices, domains
 from winlab.design import spec as specs
 from winlab.design.plan import existing
 from winlab.design.plan import make as planning
@@ -200,7 +200,7 @@ def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytes
     """``image build`` plans in the name of the default lab, which may exist and have the CD in its drive."""
     plan = make(REHEARSAL)
     assert plan.builders
-    monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
+    monkeypatch.setattr(devices, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
     pool = type("Pool", (), {"is_complete": lambda *_: True})()
     steps = recipe.golden_build(runs.run(plan, pool=pool), plan.builders, SUPPLY, alone=True)
     assert not runs.titled(steps, "payload windows").done()

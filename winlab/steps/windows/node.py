@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import display, domains
 from winlab.design import cni, contract
 from winlab.design.contract import Call, R, Service, WindowsFacts
 from winlab.design.plan.model import WindowsNode
@@ -390,7 +390,7 @@ class _Worker:
             except UnreachableError:
                 require_no_crash(self.run.on(self.node).conn, self.run.lab, self.node, progress)
                 if series.is_due:
-                    series.add(domains.look(self.run.on(self.node).conn, self.node))
+                    series.add(display.look(self.run.on(self.node).conn, self.node))
                 unheard.look(serial.beacon)
             except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"
