@@ -22,7 +22,8 @@ from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import make as plans
 from winlab.design.plan import tags
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.design.render.topology import Topology

@@ -24,7 +24,7 @@ from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.design import spec
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.design.render import copied_domain

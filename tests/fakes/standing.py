@@ -16,7 +16,8 @@ from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions, devices, domains, first_boot, protected, pushed
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.state import Kind

@@ -18,7 +18,8 @@ from winlab.addons import record
 from winlab.design import addon
 from winlab.design.addon import Object
 from winlab.design.plan import addons, required
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError

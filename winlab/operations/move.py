@@ -14,7 +14,7 @@ from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import moved
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.sizes import human
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from winlab.adapters.vm import devices, pushed
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run

@@ -19,7 +19,8 @@ from winlab.adapters.vm.hypervisor import Placed
 from winlab.design import contract
 from winlab.design.addon import Object
 from winlab.design.plan import required, tags
-from winlab.design.plan.model import POOL_LABEL, NodePlan
+from winlab.design.plan.model import POOL_LABEL
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State

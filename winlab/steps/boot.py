@@ -15,7 +15,7 @@ from winlab.adapters.guests import base
 from winlab.adapters.guests.connect import change, connect
 from winlab.adapters.vm import display, domains, first_boot, power, screen
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
 from winlab.engine.run import Run

@@ -15,7 +15,7 @@ from winlab.adapters.vm import display
 from winlab.design import contract
 from winlab.design.cause.reading import decoded, recognise
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
 from winlab.errors import WinlabError

@@ -16,7 +16,7 @@ from winlab.adapters.guests.connect import NAMES, connect
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
 from winlab.design.plan import credentials, tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step

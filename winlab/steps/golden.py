@@ -26,7 +26,8 @@ from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design import contract
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from winlab.adapters.vm import disks, domains, power
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.step import Step

@@ -12,7 +12,8 @@ from winlab.adapters.vm import carried, definitions, disks, domains, machine_xml
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.state import Kind, State

@@ -15,7 +15,8 @@ from winlab.design import system
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
 from winlab.design.plan import required
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import STORE_DRIVE
 from winlab.design.system import System
 from winlab.design.system.windows import SHIM

@@ -11,7 +11,8 @@ from winlab.design.cni.routed import Routed
 from winlab.design.plan import node_files, required
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import cloud_init, proxy
 from winlab.design.render.nodes import NodeFiles, cluster, member, routes
 from winlab.design.render.templates import Expand

@@ -15,7 +15,8 @@ from winlab.design.cni.model import HALF, SERVER_NAME, Endpoint, NodeNetwork
 from winlab.design.distribution.model import ClusterSettings, Member, controller_taints, worker_taints
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan, windows_releases
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, windows_releases
 from winlab.design.render import runtime_classes
 from winlab.design.render.templates import Expand
 

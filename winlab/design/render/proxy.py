@@ -14,7 +14,8 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 from winlab.design import contract
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.spec.proxy import Proxy
 
 UNIT = "/etc/systemd/system/containerd.service.d/winlab-proxy.conf"

@@ -11,7 +11,8 @@ from winlab.design.distribution import containerd, kubelet
 from winlab.design.plan import node_files
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.render import answer, kube_proxy
 from winlab.design.render import proxy as proxies
 from winlab.design.render.nodes import NodeFiles, cluster, member, routes

@@ -15,7 +15,8 @@ from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.placement import CHOSEN, Placement
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain

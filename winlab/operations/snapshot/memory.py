@@ -12,7 +12,7 @@ from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.guest_memory import Split, StreamError
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain
 from winlab.errors import HostError, WinlabError
 from winlab.events import Progress

@@ -16,7 +16,8 @@ from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain
 from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError, GuestError, HostError

@@ -6,7 +6,7 @@ import hashlib
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.design import contract
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.engine.state import State

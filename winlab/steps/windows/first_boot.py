@@ -7,7 +7,7 @@ from pathlib import Path
 
 from winlab.adapters.vm import devices
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer
 from winlab.engine.run import Run

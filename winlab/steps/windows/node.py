@@ -21,7 +21,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import display, domains
 from winlab.design import cni, contract
 from winlab.design.contract import Call, R, Service, WindowsFacts
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.render import kube_proxy
 from winlab.design.render.domain import serial_log
 from winlab.design.render.windows import WindowsFiles

@@ -7,7 +7,7 @@ from pathlib import Path
 from winlab.adapters.vm import disks, power
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import golden
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress

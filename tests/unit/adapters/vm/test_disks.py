@@ -21,7 +21,7 @@ from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.adapters.vm.volumes import MARKER, StoragePool
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.events import Quiet
 from winlab.steps import machines, payload

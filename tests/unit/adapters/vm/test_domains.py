@@ -15,7 +15,8 @@ from winlab.adapters.vm import definitions, domains, first_boot, power
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import ConflictError, NotFoundError
 from winlab.operations import making
 

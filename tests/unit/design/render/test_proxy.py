@@ -12,7 +12,8 @@ import yaml
 from winlab.design import contract
 from winlab.design.plan import credentials
 from winlab.design.plan.changes import changes
-from winlab.design.plan.model import LinuxNode, Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.design.render import answer, cloud_init, folder, proxy
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.templates import expand

@@ -11,7 +11,8 @@ import pytest
 import runs
 
 from winlab.design import contract
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.errors import GuestError

@@ -17,7 +17,7 @@ import runs
 from winlab.adapters.vm import agent, definitions, display, power
 from winlab.design.cause.reading import recognise
 from winlab.design.plan import golden
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Quiet

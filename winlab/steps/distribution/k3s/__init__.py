@@ -10,7 +10,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import contract
 from winlab.design.contract import Call
 from winlab.design.distribution.k3s import calls, dns
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State

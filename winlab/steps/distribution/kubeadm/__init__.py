@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from winlab.design.contract import Call
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step

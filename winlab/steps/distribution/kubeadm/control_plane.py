@@ -9,7 +9,7 @@ from functools import partial
 from winlab.adapters.kube import tokens
 from winlab.design import contract
 from winlab.design.distribution.kubeadm import calls
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
