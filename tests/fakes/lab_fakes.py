@@ -18,7 +18,7 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import devices, domains, protected, pushed
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.pushed import Pushed
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.engine import lab_on_site

@@ -19,7 +19,8 @@ from winlab.adapters.vm import domains, faults, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
-from winlab.design import contract, fault
+from winlab.design import fault
+from winlab.design.contract import on_both
 from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, SwitchFault
 from winlab.engine import wait
 from winlab.engine.lab_on_site import LabOnSite
@@ -262,7 +263,7 @@ class _Work:
 
     def _apply(self, node: NodeScripts, values: list[Fault], progress: Progress) -> None:
         """Make exactly these faults active inside a node."""
-        call, name = contract.Faults(now=0), node.tag.node
+        call, name = on_both.Faults(now=0), node.tag.node
         for one in values:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)

@@ -12,7 +12,7 @@ from winlab import events, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import connection, crash, display, domains
 from winlab.adapters.vm.domains import Machine
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
@@ -237,7 +237,7 @@ def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:
 def _guest(machine: Machine, site: Site, place: str) -> Iterator[File]:
     with site.hypervisors() as hosts:
         lab = LabOnSite.find(machine.tag.lab, site, hosts)
-        (report,) = logs.gather([machine], lab, None, contract.Logs(lines=LINES, everything=True))
+        (report,) = logs.gather([machine], lab, None, on_both.Logs(lines=LINES, everything=True))
     for name, text in report.logs.items():
         yield _text(f"{place}/logs/{_safe(name)}.log", text)
     if report.problems:

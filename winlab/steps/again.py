@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm import domains
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan import facts
 from winlab.design.plan.node_plan import NodePlan
 from winlab.engine import wait

@@ -16,8 +16,8 @@ from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import devices, disks, domains
 from winlab.adapters.vm.hypervisor import Placed
-from winlab.design import contract
 from winlab.design.addon import Object
+from winlab.design.contract import on_both
 from winlab.design.plan import required, tags
 from winlab.design.plan.model import POOL_LABEL
 from winlab.design.plan.node_plan import NodePlan
@@ -338,7 +338,7 @@ def _load(run: Run, node: NodePlan) -> Step:
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            again.run(there, contract.LoadImages(images=wanted), progress, is_on)
+            again.run(there, on_both.LoadImages(images=wanted), progress, is_on)
 
     after = [PAYLOAD_INSERTED(run.lab, node.name), MEMBER(run.lab, node.name)]
     return Step(LOADED(run.lab, node.name), work, lambda: False, after, usual=run.pace.usual(20))

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from winlab.adapters.guests import agent
 from winlab.adapters.vm import display
-from winlab.design import contract
 from winlab.design.cause.reading import decoded, recognise
+from winlab.design.contract import on_both
 from winlab.design.plan import tags
 from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
@@ -81,7 +81,7 @@ def by_agent(run: Run, node: NodePlan, progress: Progress) -> None:
     :raises WinlabError: libvirt does not answer.
     :raises OSError: it can't be written.
     """
-    call = contract.Logs(lines=LINES, everything=True)
+    call = on_both.Logs(lines=LINES, everything=True)
     for name, text in agent.texts(run.on(node).conn, node, tags.of(run.plan, node), run.folder, call).items():
         if NAME.fullmatch(name):  # the guest chose it
             path = _folder(run, node) / f"agent-{name}.log"

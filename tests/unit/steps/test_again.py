@@ -14,7 +14,7 @@ import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.step import Step

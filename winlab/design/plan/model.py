@@ -1,6 +1,6 @@
 """The plan: a whole lab as a frozen value. Pure; :mod:`winlab.design.plan.make` fills it in.
 
-A plan holds no paths of a host: files that a spec names are identified by their content (:class:`winlab.design.plan.stock.Material`).
+A plan holds no paths of a host: files that a spec names are identified by their content (``stock.Material``).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import plans
 import pytest
 
 from winlab.design import spec
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.plan import credentials, make, tags
 from winlab.design.plan.changes import changes
 from winlab.design.plan.model import Plan

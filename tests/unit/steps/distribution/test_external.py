@@ -19,7 +19,7 @@ from lab_fakes import Api
 from winlab.adapters.kube import identity, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import spec
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.engine.run import Run
