@@ -292,3 +292,14 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(cache, "verify", lambda *_: None)
     made.overlay.routes = dict(cluster.planned_routes(made.run()) or {})
     return made
+
+
+def reported(drifts: list[Drift]) -> list[tuple[str, str, str, str, bool]]:
+    """What drifts say: the node, what differs, what is expected, what there is, and whether it can be repaired."""
+    return [(one.node, one.what, one.expected, one.actual, one.mendable) for one in drifts]
+
+
+def only(findings: list[Finding]) -> Finding:
+    """The only finding."""
+    assert len(findings) == 1, [one.drift for one in findings]
+    return findings[0]
