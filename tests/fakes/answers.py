@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from winlab.design import contract
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_both, on_linux, on_windows
+from winlab.design.contract.call import Call, CallResult, R
 
 ABSENT = {"service": "absent"}
-FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
-    contract.Changed: {"changed": True},
-    contract.Joined: {"changed": True, "joined": True},
-    contract.Sealing: {"build": "20348.2762", "evaluation_minutes": None, "rearms": 5},
-    contract.Sysprep: {"running": False, "state": "IMAGE_STATE_COMPLETE", "succeeded": False, "errors": []},
-    contract.LinuxFacts: {
+FRESH: dict[type[CallResult], dict[str, Any]] = {
+    on_both.Changed: {"changed": True},
+    on_both.Joined: {"changed": True, "joined": True},
+    on_windows.Sealing: {"build": "20348.2762", "evaluation_minutes": None, "rearms": 5},
+    on_windows.Sysprep: {"running": False, "state": "IMAGE_STATE_COMPLETE", "succeeded": False, "errors": []},
+    on_linux.LinuxFacts: {
         "boot_time": "2026-11-22T10:00:00Z",
         "boot_id": "b1",
         "programs": {},
@@ -29,7 +29,7 @@ FRESH: dict[type[contract.CallResult], dict[str, Any]] = {
         "started": False,
         "cni": {},
     },
-    contract.WindowsFacts: {
+    on_windows.WindowsFacts: {
         "boot_time": "2026-11-22T10:00:00Z",
         "boot_id": "1",
         "build": "20348.2762",

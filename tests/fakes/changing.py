@@ -15,14 +15,15 @@ import sites
 
 from winlab import lab_folder
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains, protected, pushed
+from winlab.adapters.vm import devices, domains, protected, pushed, resources
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import make as plans
 from winlab.design.plan import tags
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.design.render.topology import Topology
@@ -322,10 +323,10 @@ def world(
 ) -> World:
     """A host on which ``create`` and ``apply`` do everything but make real things."""
     made = World(folder, facts, stock)
-    names = "machines find tag_of state is_running sizes resize carries set_tag remove eject"
+    names = "machines find tag_of state is_running sizes resize carries set_tag remove"
     for name in names.split():
         monkeypatch.setattr(domains, name, getattr(made, name))
-    monkeypatch.setattr(domains, "free_memory_mib", lambda _conn: made.free)
+    monkeypatch.setattr(resources, "free_memory_mib", lambda _conn: made.free)
     monkeypatch.setattr(domains, "files", lambda _conn: set())
     monkeypatch.setattr(protected, "read", lambda *_: None)
     monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
@@ -333,7 +334,8 @@ def world(
     monkeypatch.setattr(making.recipe, "golden_upload", lambda *_: [])
     monkeypatch.setattr(making.faults, "report", lambda *_: None)
     monkeypatch.setattr(making.faults, "forget_over", lambda *_: None)
-    monkeypatch.setattr(domains, "inserted", lambda *_: {})
+    monkeypatch.setattr(devices, "eject", made.eject)
+    monkeypatch.setattr(devices, "inserted", lambda *_: {})
     monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
     monkeypatch.setattr(LabFolder, "credentials_fit", lambda *_: True)
     monkeypatch.setattr(shutdown, "shut_down", lambda subject, _: made.shut_down(None, subject))

@@ -17,7 +17,7 @@ from winlab.checks import smoke
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed, Outcome, release_build
 from winlab.checks.rows import L1, L2, W1, W2
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.errors import ClusterError, GuestError
 

@@ -10,7 +10,8 @@ import disks
 import plans
 
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render.topology import Topology
 from winlab.events import Quiet

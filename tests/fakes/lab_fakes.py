@@ -15,10 +15,10 @@ import sites
 
 from winlab.adapters.guests import systems
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains, protected, pushed
+from winlab.adapters.vm import devices, domains, protected, pushed
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.adapters.vm.pushed import Pushed
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
 from winlab.engine import lab_on_site
@@ -122,8 +122,8 @@ def fake_lab(monkeypatch: pytest.MonkeyPatch) -> FakeLab:
     monkeypatch.setattr(protected, "read", lambda *_: None)
     monkeypatch.setattr(pushed, "read", lambda _conn, one: made.pushed.get(one.domain, []))
     monkeypatch.setattr(pushed, "write", lambda _conn, one, _lab, values: made.pushed.update({one.domain: values}))
-    monkeypatch.setattr(domains, "insert", insert)
-    monkeypatch.setattr(domains, "medium", medium)
+    monkeypatch.setattr(devices, "insert", insert)
+    monkeypatch.setattr(devices, "medium", medium)
     monkeypatch.setattr(domains, "is_running", lambda *_: made.runs)
     monkeypatch.setattr(lab_on_site, "NodeScripts", NodeScripts)
     monkeypatch.setattr(drives, "POLL", 0.0)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from winlab.design.contract import Call
+from winlab.design.contract import on_linux  # noqa: F401 - has calls
+from winlab.design.contract.call import Call
 from winlab_node import __main__ as program
 from winlab_node import kernel
 from winlab_node.node import Node

@@ -19,12 +19,12 @@ import sites
 from pools import MemoryPool
 
 from winlab import files
-from winlab.adapters.vm import agent, domains, first_boot, protected, save_image
+from winlab.adapters.vm import agent, domains, first_boot, power, protected, save_image
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine, Named
 from winlab.design import spec
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.tags import Tag
 from winlab.design.render import copied_domain
@@ -176,7 +176,7 @@ class World:
                 monkeypatch.setattr(where, name, value)
 
         put(domains, state=lambda _, node: self.states.get(node.uuid, "gone"), name_of=lambda _, node: node.domain)
-        put(domains, suspend=self._into("suspended"), resume=self._into("running"), cut_power=self._into("off"))
+        put(power, suspend=self._into("suspended"), resume=self._into("running"), cut_power=self._into("off"))
         put(protected, read=lambda *_: None)
         put(domains, machines=self._machines, remove=self._remove, files=self._files)
         put(machines, definition=lambda _, node: self.xml[node.uuid], save=self._save, settle=lambda *_: None)
@@ -248,7 +248,7 @@ class World:
     def _end_save(self, conn: object, machine: Machine) -> bool:
         was_paused = self.states[machine.uuid] == "suspended"
         if was_paused:
-            domains.resume(conn, machine)  # type: ignore[arg-type]
+            power.resume(conn, machine)  # type: ignore[arg-type]
         return was_paused
 
     def _restore(self, conn: Any, node: NodePlan, image: Path) -> None:

@@ -15,7 +15,8 @@ from sites import FakeSite, hypervisor
 from winlab import stopping
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import lab_name
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine import wait
 from winlab.engine.durations import Durations
 from winlab.engine.run import Pace, Run, Sources

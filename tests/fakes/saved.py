@@ -15,7 +15,8 @@ from winlab.adapters.vm import save_image
 from winlab.design import spec
 from winlab.design.plan import credentials, make
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain
 from winlab.operations.snapshot import contents
 from winlab.snapshots import Emulator, Id, SavedNode, Snapshot

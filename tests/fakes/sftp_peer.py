@@ -129,14 +129,13 @@ class Files(paramiko.SFTPServerInterface):
         _change(self._real(path), attr)
 
 
-class Sshd(paramiko.ServerInterface):
-    """One connection. ``peer.play`` answers commands."""
+class AnyLogin(paramiko.ServerInterface):
+    """One connection to an ssh server that accepts every key; ``here`` is the client's end."""
 
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
+    def __init__(self, host_key: paramiko.PKey) -> None:
         self.here, there = socket.socketpair()
         self.transport = paramiko.Transport(there)
-        self.transport.add_server_key(peer.key)
+        self.transport.add_server_key(host_key)
         self.transport.set_subsystem_handler("sftp", paramiko.SFTPServer, Files)
         self.transport.start_server(threading.Event(), self)
 
@@ -149,6 +148,21 @@ class Sshd(paramiko.ServerInterface):
     def check_channel_request(self, kind: str, chanid: int) -> int:
         return paramiko.OPEN_SUCCEEDED
 
+    def answer(self, act: Callable[..., None], *args: Any) -> bool:
+        """Grant a request for a command, and do this a moment later."""
+        later = threading.Timer(0.05, act, args)
+        later.daemon = True
+        later.start()
+        return True
+
+
+class Sshd(AnyLogin):
+    """One connection. ``peer.play`` answers commands."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        super().__init__(peer.key)
+
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.peer.commands.append(command.decode())
         if "sftp-server" in command.decode():  # with sudo
@@ -158,10 +172,7 @@ class Sshd(paramiko.ServerInterface):
                 daemon=True,
             ).start()
             return True
-        answer = threading.Timer(0.05, self.peer.play, (channel, command.decode()))  # after the request was granted
-        answer.daemon = True
-        answer.start()
-        return True
+        return self.answer(self.peer.play, channel, command.decode())
 
 
 class Peer:

@@ -13,10 +13,11 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.overlay.differences import Difference
-from winlab.adapters.vm import definitions, domains, first_boot, protected, pushed
+from winlab.adapters.vm import definitions, devices, domains, first_boot, protected, pushed
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.state import Kind
@@ -272,7 +273,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(domains, "ended_in_order", lambda *_: False)
     monkeypatch.setattr(domains, "disk_trouble", lambda *_: made.disk_trouble)
     monkeypatch.setattr(domains, "name_of", lambda _, one: one.domain)
-    monkeypatch.setattr(domains, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
+    monkeypatch.setattr(devices, "inserted", lambda _, one: {"drive": POOL / CD.format(os=one.os)})
     monkeypatch.setattr(definitions, "persistent", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(definitions, "with_secrets", lambda _, one: made.xml.get(one.domain))
     monkeypatch.setattr(
@@ -291,3 +292,14 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
     monkeypatch.setattr(cache, "verify", lambda *_: None)
     made.overlay.routes = dict(cluster.planned_routes(made.run()) or {})
     return made
+
+
+def reported(drifts: list[Drift]) -> list[tuple[str, str, str, str, bool]]:
+    """What drifts say: the node, what differs, what is expected, what there is, and whether it can be repaired."""
+    return [(one.node, one.what, one.expected, one.actual, one.mendable) for one in drifts]
+
+
+def only(findings: list[Finding]) -> Finding:
+    """The only finding."""
+    assert len(findings) == 1, [one.drift for one in findings]
+    return findings[0]

@@ -16,7 +16,7 @@ import sites
 from lxml import etree
 
 from winlab.adapters.guests.base import Sink, discard
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, power
 from winlab.adapters.vm.connection import connected
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
@@ -143,7 +143,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, spec: str = "1-1-1") -> Iterator[Played
         played = Played(sites.lab(plan.lab, sites.hypervisor(conn, Pool())))
         for module in (answer, shutdown):
             monkeypatch.setattr(module, "connect", played.connect)
-        monkeypatch.setattr(domains, "press_power", played.press)
+        monkeypatch.setattr(power, "press_power", played.press)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         try:
             yield played

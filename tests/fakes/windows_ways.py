@@ -16,7 +16,7 @@ import runs
 
 from winlab.adapters.guests import base, connect
 from winlab.adapters.vm import agent
-from winlab.design import contract
+from winlab.design.contract import on_both, on_windows
 from winlab.design.plan.tags import Tag
 from winlab.errors import UnreachableError
 from winlab.lab_folder import LabFolder
@@ -68,7 +68,7 @@ class Windows:
             self.cut.remove(script)
             self.deaf.add(way)
             raise UnreachableError("the connection was lost")
-        kind = {"status": contract.WindowsFacts}.get(script, contract.Changed)
+        kind = {"status": on_windows.WindowsFacts}.get(script, on_both.Changed)
         if script == "logs":
             return 0, b'{"logs": {"kubelet": "it \\u001b[2J started", "../evil": "x"}}\r\n'
         return 0, json.dumps(answers.FRESH[kind]).encode() + b"\r\n"

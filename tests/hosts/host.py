@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess  # noqa: TID251 - starts the host's namespaces, and commands in them
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,24 @@ class Host:
     def join(self, card: str) -> None:
         """Repair the cable of a network card."""
         self._switch.join(self.name, card)
+
+    @contextmanager
+    def cut_off(self) -> Iterator[None]:
+        """Neither ssh nor OVN's databases reach it for the length of a with-block."""
+        self.cut(MANAGEMENT)
+        try:
+            yield
+        finally:
+            self.join(MANAGEMENT)
+
+    @contextmanager
+    def stuck(self) -> Iterator[None]:
+        """Its libvirt takes connections and does not answer for the length of a with-block."""
+        self.run("pkill", "-STOP", "-x", "libvirtd")
+        try:
+            yield
+        finally:
+            self.run("pkill", "-CONT", "-x", "libvirtd")
 
     def words(self, *words: str, user: str = "root") -> list[str]:
         """A command that runs the words in this host, as a login of *user* does."""

@@ -9,8 +9,8 @@ import base64
 import datetime
 import ipaddress
 import socket
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,6 +207,17 @@ class Flagged(ControlPlane):
             *(f"--allocate-node-cidrs={str(self.flags.allocates).lower()}", *(share * self.flags.allocates)),
             "--leader-elect=false",
         )
+
+
+@contextmanager
+def running(folder: Path, flags: Flags) -> Iterator[Flagged]:
+    """A control plane that answers, for the length of a with-block."""
+    made = Flagged(folder, flags)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
 
 
 def _events() -> dict[str, object]:

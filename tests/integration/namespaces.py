@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from winlab.adapters.overlay import ovn
 from winlab.design import spec
 from winlab.design.plan import make as plan
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.host.facts import read_facts
 from winlab.supply.images import stock

@@ -12,7 +12,8 @@ from lxml import etree
 
 from winlab import Lab, Site, Spec
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.operations import recorded
 

@@ -13,7 +13,7 @@ import plans
 import pytest
 from lxml import etree
 
-from winlab.adapters.vm import agent, crash, domains
+from winlab.adapters.vm import agent, crash, display, domains, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.crash import Crash
 from winlab.design.render.domain import domain_xml
@@ -50,7 +50,8 @@ def conn(host: None, tmp_path: Path) -> Iterator[Connection]:
             )
         )
         try:
-            domains.define_and_start(connection, NODE, etree.tostring(root, encoding="unicode"))
+            domains.define(connection, NODE, etree.tostring(root, encoding="unicode"))
+            power.start(connection, NODE)
             yield connection
         finally:
             domains.remove(connection, NODE)
@@ -67,10 +68,10 @@ def wait_for_crash(conn: Connection) -> None:
 def test_a_crashed_machine_stays_crashed_until_it_is_started(conn: Connection) -> None:
     wait_for_crash(conn)
     assert crash.read(conn, NODE) == Crash()  # this device has no code; QEMU was asked for one
-    assert domains.screenshot(conn, NODE).startswith(b"\x89PNG")
-    assert domains.look(conn, NODE).startswith(b"P6")
+    assert display.screenshot(conn, NODE).startswith(b"\x89PNG")
+    assert display.look(conn, NODE).startswith(b"P6")
     assert not agent.answers(conn, NODE)
     first = domains.get(conn, NODE).ID()
-    domains.start(conn, NODE)
+    power.start(conn, NODE)
     assert domains.get(conn, NODE).ID() != first
     wait_for_crash(conn)  # again: it was started a second time

@@ -13,7 +13,7 @@ from winlab.adapters.overlay import ovn
 from winlab.design import fault, spec
 from winlab.design.fault.base import Place, SwitchFault
 from winlab.design.plan import make as plan
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.system import get
 from winlab.host.facts import read_facts
 from winlab.supply.images import stock

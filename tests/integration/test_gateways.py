@@ -24,7 +24,8 @@ from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
 from hosts.host import WINLAB
 
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import gateways
 from winlab.design.render.topology import topology
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import results
@@ -31,25 +30,6 @@ def site() -> Iterator[tuple[Host, Host, Host]]:
 def added(site: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:
     site[0].winlab("hypervisor", "add", NAME, URI)
     return site
-
-
-@contextmanager
-def hanging(host: Host) -> Iterator[None]:
-    """Its libvirt takes connections and does not answer."""
-    host.run("pkill", "-STOP", "-x", "libvirtd")
-    try:
-        yield
-    finally:
-        host.run("pkill", "-CONT", "-x", "libvirtd")
-
-
-@contextmanager
-def cut_off(host: Host) -> Iterator[None]:
-    host.cut("eth0")
-    try:
-        yield
-    finally:
-        host.join("eth0")
 
 
 def test_a_host_that_has_joined_is_added_for_all_users_and_removed(site: tuple[Host, Host, Host]) -> None:
@@ -89,7 +69,7 @@ def test_what_cannot_be_added(site: tuple[Host, Host, Host], name: str, uri: str
 
 def test_one_that_is_cut_off_is_reported_and_the_rest_is_shown(added: tuple[Host, Host, Host]) -> None:
     first, second, _ = added
-    with cut_off(second):
+    with second.cut_off():
         for words in (("list",), ("hypervisor", "list")):
             done = first.winlab(*words, check=False)
             assert done.returncode == 20, done.stderr
@@ -103,7 +83,7 @@ def test_one_that_is_cut_off_is_reported_and_the_rest_is_shown(added: tuple[Host
 
 def test_one_whose_libvirt_hangs_is_reported(added: tuple[Host, Host, Host]) -> None:
     first, second, _ = added
-    with hanging(second):
+    with second.stuck():
         done = first.winlab("hypervisor", "list", check=False)
         assert done.returncode == 20
         assert "it hangs, or the host is overloaded" in done.stdout
@@ -124,7 +104,7 @@ def test_doctor_compares_the_hosts(added: tuple[Host, Host, Host]) -> None:
         assert f"none to {first.tunnel_address}" in first.winlab("doctor", check=False).stdout
     finally:
         second.run("ip", "link", "set", "br-phy", "mtu", "1500")
-    with cut_off(second):
+    with second.cut_off():
         done = first.winlab("doctor", check=False)
         assert done.returncode == 4
         assert f"answers on {NAME}" in done.stdout
@@ -138,7 +118,7 @@ def test_a_member_sees_how_far_each_host_has_followed_although_one_is_off(added:
         "import sys; from winlab.adapters.overlay import ovn\n"
         "with ovn.connect() as northbound: northbound.await_followers(float(sys.argv[2]), sys.argv[1])"
     )
-    with cut_off(second):
+    with second.cut_off():
         assert first.run(WINLAB[0], "-c", wait, own, "60", user="ann").returncode == 0
         failed = first.run(WINLAB[0], "-c", wait, other, "3", user="ann", check=False)
     assert "does not follow" in failed.stderr

@@ -48,12 +48,8 @@ LIMIT = 300.0  # seconds that only a hang exceeds
 
 @pytest.fixture(scope="module", params=flagged.ALL, ids=lambda flags: flags.name)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flagged]:
-    made = Flagged(tmp_path_factory.mktemp(request.param.name), request.param)
-    try:
-        made.start()
+    with flagged.running(tmp_path_factory.mktemp(request.param.name), request.param) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

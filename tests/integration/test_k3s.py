@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import flagged
-from flagged import Flagged
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.catalog import versions
@@ -24,9 +23,7 @@ def test_the_api_server_accepts_coredns(tmp_path: Path) -> None:
         service_cidr=flagged.SERVICES,
         dns=ADDRESS,
     )
-    made = Flagged(tmp_path, flagged.K3S)
-    try:
-        made.start()
+    with flagged.running(tmp_path, flagged.K3S) as made:
         kubectl = Kubectl(made.kubectl_program, made.admin)
         objects = dns.objects(settings)
         kubectl.apply(objects)
@@ -34,5 +31,3 @@ def test_the_api_server_accepts_coredns(tmp_path: Path) -> None:
         assert kubectl.same(objects)
         who = "--as=system:serviceaccount:kube-system:coredns"
         assert kubectl.run("auth", "can-i", "watch", "endpointslices", "--all-namespaces", who).strip() == "yes"
-    finally:
-        made.stop()

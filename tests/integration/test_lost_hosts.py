@@ -10,14 +10,13 @@ from __future__ import annotations
 import subprocess  # noqa: TID251 - interrupts a command
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import results
-from hosts import MANAGEMENT, Host, Hosts, install, one_site
+from hosts import Host, Hosts, install, one_site
 from hosts.host import WINLAB
 
 SECOND = "hypervisor-2"
@@ -78,29 +77,10 @@ def site() -> Iterator[Site]:
     assert made.left() == []
 
 
-@contextmanager
-def stuck(host: Host) -> Iterator[None]:
-    """Its libvirt takes connections and does not answer."""
-    host.run("pkill", "-STOP", "-x", "libvirtd")
-    try:
-        yield
-    finally:
-        host.run("pkill", "-CONT", "-x", "libvirtd")
-
-
-@contextmanager
-def cut_off(host: Host) -> Iterator[None]:
-    host.cut(MANAGEMENT)
-    try:
-        yield
-    finally:
-        host.join(MANAGEMENT)
-
-
 def test_a_stuck_host_s_nodes_are_unknown_and_the_rest_is_shown(site: Site) -> None:
     site.plant("stuck")
     assert {state for state, _ in site.states("nothing", "stuck").values()} == {"running"}
-    with stuck(site.second):
+    with site.second.stuck():
         states = site.states("stuck", "stuck")
         assert states["linux-1"][0] == "unknown"
         assert "it hangs, or the host is overloaded" in states["linux-1"][1]
@@ -114,7 +94,7 @@ def test_a_stuck_host_s_nodes_are_unknown_and_the_rest_is_shown(site: Site) -> N
 
 def test_destroy_remembers_what_a_stuck_host_has_until_it_answers(site: Site) -> None:
     site.plant("gone")
-    with stuck(site.second):
+    with site.second.stuck():
         done = site.timed("stuck", "destroy", "--lab", "gone")
         assert done.returncode == 20, done.stderr
         assert "linux-1 of the lab 'gone'" in done.stdout
@@ -130,7 +110,7 @@ def test_destroy_remembers_what_a_stuck_host_has_until_it_answers(site: Site) ->
 
 def test_a_host_that_is_cut_off_keeps_what_destroy_left(site: Site) -> None:
     site.plant("cut")
-    with cut_off(site.second):
+    with site.second.cut_off():
         states = site.states("cut off", "cut")
         assert states["linux-1"][0] == "unknown"
         assert "The host is off or cut off" in states["linux-1"][1]
@@ -174,7 +154,7 @@ def interrupted(site: Site, *words: str) -> None:
 
 def test_a_node_of_a_host_that_is_cut_off_is_rebuilt_on_another_one(site: Site) -> None:
     site.plant("again", "credentials")
-    with cut_off(site.second):
+    with site.second.cut_off():
         assert site.timed("cut off", "node", "rebuild", "linux-1", "--lab", "again").returncode == 4
         interrupted(
             site, "node", "rebuild", "linux-1", "--on", "hypervisor-1", "--lab", "again", "--until", "guests", "--force"

@@ -14,7 +14,8 @@ import pytest
 from ovn_database import LIMIT, SCHEMA, Database, _packages, make, program  # noqa: F401 - a fixture, too
 
 from winlab.adapters.overlay import ovn
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 
 LOCALNET = "winlab-external-localnet"

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from lxml import etree
 
-from winlab.adapters.vm import domains, snapshots
+from winlab.adapters.vm import display, domains, power, snapshots
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import addresses
@@ -64,13 +64,13 @@ class Saved:
         self.pool.create_disk(BASE, 1024)
         self.pool.create_overlay(DISK, BASE)
         conn.defineXML(definition(self.pool.path(DISK)))
-        domains.start(conn, self.origin)
-        while not domains.look(conn, self.origin):  # the firmware shows its picture: it has written its memory
+        power.start(conn, self.origin)
+        while not display.look(conn, self.origin):  # the firmware shows its picture: it has written its memory
             time.sleep(0.5)
-        domains.suspend(conn, self.origin)
+        power.suspend(conn, self.origin)
         image = self.pool.folder / SNAPSHOT.volume(NODE, "save")
         snapshots.save(conn, self.origin, image, {"vda": self.pool.folder / OVERLAY})
-        domains.resume(conn, self.origin)
+        power.resume(conn, self.origin)
         self.pool.refresh()
         stored = memory.store(self.pool, SNAPSHOT, self.origin, Quiet())
         assert stored.split
@@ -125,7 +125,7 @@ def test_a_copy_continues_with_the_memory_and_the_original_stays(saved: Saved, s
     assert domains.state(saved.conn, saved.copy) == "running"
     assert domain.isPersistent()
     assert "memoryBacking" not in snapshots.definition(saved.conn, saved.copy), "a later start has its own memory"
-    domains.suspend(saved.conn, saved.copy)
+    power.suspend(saved.conn, saved.copy)
     equal = [
         snapshots.memory_at(saved.conn, saved.copy, at, PAGE)
         == saved.pool.download(SNAPSHOT.volume(NODE, "memory"), at, PAGE)
@@ -134,8 +134,8 @@ def test_a_copy_continues_with_the_memory_and_the_original_stays(saved: Saved, s
     assert sum(equal) > len(equal) * 0.8, "the firmware has changed some of its pages"
     assert saved.digest == before
     assert domains.is_running(saved.conn, saved.origin)
-    domains.cut_power(saved.conn, saved.copy)
-    domains.start(saved.conn, saved.copy)
+    power.cut_power(saved.conn, saved.copy)
+    power.start(saved.conn, saved.copy)
     assert not saved.pool.exists(f"{COPY}.{NODE}.restore")
     domains.remove(saved.conn, saved.copy)
 

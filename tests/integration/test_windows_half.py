@@ -30,12 +30,8 @@ IN_KUBE_SYSTEM = "--namespace=kube-system"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flagged]:
-    made = Flagged(tmp_path_factory.mktemp("half"), flagged.K3S)
-    try:
-        made.start()
+    with flagged.running(tmp_path_factory.mktemp("half"), flagged.K3S) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ CATALOGS = {"catalog", "recipes"}  # whose get() returns a recipe
 # Of Linux or Windows by name; where a layer chooses between the two; the classes themselves; golden images (Windows');
 # the plugin, whose marker says how many nodes of each a test needs
 OWN = {"linux.py", "windows.py", "systems.py"}
-CHOOSE = {"design/plan/model.py", "design/plan/golden.py", "pytest_plugin.py"}
+CHOOSE = {"design/plan/model.py", "design/plan/node_plan.py", "design/plan/golden.py", "pytest_plugin.py"}
 
 
 def _questions(tree: ast.AST) -> list[int]:

@@ -18,7 +18,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
 from winlab.checks.model import CheckFailed, said
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan.tags import Tag
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import HostError, WinlabError

@@ -11,7 +11,7 @@ from winlab.checks import objects, windows_gates
 from winlab.checks.model import CheckFailed, NotApplicable
 from winlab.checks.objects import Objects, label, name_of, node_problem, pod_problem, pull_trouble
 from winlab.design import cni
-from winlab.design.contract import WindowsFacts
+from winlab.design.contract.on_windows import WindowsFacts
 from winlab.design.plan.tags import Tag, running
 from winlab.design.system import WINDOWS
 

@@ -18,7 +18,7 @@ from winlab.checks.pods import NAMESPACE, Seat
 from winlab.checks.report import Report
 from winlab.checks.rows import ROWS, Case, Need
 from winlab.checks.testpods import TestPods
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan.tags import Tag
 from winlab.engine import wait
 from winlab.engine.wait import Met, Waiting
@@ -207,7 +207,7 @@ def _load(testpods: TestPods, tags: Sequence[Tag], nodes: Mapping[str, Object], 
 
     def load(tag: Tag) -> None:
         with suppress(WinlabError):
-            testpods.access.script(tag, contract.LoadImages(images=[image]))
+            testpods.access.script(tag, on_both.LoadImages(images=[image]))
 
     stage.say(f"importing {image} on {', '.join(wanted) or 'no node'}")
     with Threads(max_workers=WORKERS) as pool:

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 from winlab import documents
 from winlab.checks.access import Access
 from winlab.checks.model import CheckFailed
-from winlab.design.contract import ServiceFacts, WindowsFacts, WindowsStatus
+from winlab.design.contract.on_both import ServiceFacts
+from winlab.design.contract.on_windows import WindowsFacts, WindowsStatus
 from winlab.design.plan.tags import Tag
 
 Answer = TypeVar("Answer")

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, cast, get_
 import typer
 
 from winlab import account
-from winlab.cli.common import Mirror, SourceKind
+from winlab.cli.common import AcceptEula, Anyone, Mirror, SourceKind, Until, UntilWhen
 from winlab.cli.complete import complete_specs, complete_systems
 from winlab.cli.tree import SPEC, SUPPLIES
 from winlab.cli.words import SpecWord
@@ -266,3 +266,12 @@ class SourceFlags(BundleFlags):
         given = {"kubelet": self.kubelet, distributions.DEFAULT: self.installer, "kube-proxy": self.kube_proxy}
         own = tuple((program, account.expanded(path)) for program, paths in given.items() for path in paths or ())
         return replace(super().origin, own=own)
+
+
+@dataclass(frozen=True)
+class MakingFlags(SourceFlags):
+    """How machines are made: from what, how far, under which terms, and of whose lab."""
+
+    until: UntilWhen = Until.CLUSTER
+    accept_eula: AcceptEula = False
+    anyone: Anyone = False

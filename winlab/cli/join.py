@@ -12,8 +12,8 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, print_table, say
-from winlab.cli.flags import ChangeFlags, SourceFlags
+from winlab.cli.common import Until, print_table, say
+from winlab.cli.flags import ChangeFlags, MakingFlags
 from winlab.cli.nodes import answer_nodes
 from winlab.cli.session import LabName, current
 from winlab.design.catalog import distributions
@@ -27,7 +27,7 @@ Check = Annotated[
     bool,
     typer.Option("--check", help="Only show what the cluster needs; 2: no worker can join."),
 ]
-CHANGES, SOURCES = ChangeFlags(), SourceFlags()
+CHANGES, MAKING = ChangeFlags(), MakingFlags()
 HELP = f"""Make a lab of workers that join an external cluster, such as one of {" or ".join(distributions.NAMES)}.
 
 Without --kubeconfig, list the clusters that this host shows.
@@ -86,10 +86,7 @@ def join(
     cluster: ClusterFlags,
     lab: LabName = settings.DEFAULT_LAB,
     changes: ChangeFlags = CHANGES,
-    sources: SourceFlags = SOURCES,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
-    anyone: Anyone = False,
+    making: MakingFlags = MAKING,
     check: Check = False,
 ) -> None:
     """Make a lab of workers that join an external cluster."""
@@ -99,7 +96,7 @@ def join(
     if cluster.kubeconfig is None:
         _show_nearby(Lab.nearby_clusters())
         return
-    own, origin, begun = Lab(lab, anyone=anyone), sources.origin, time.monotonic()
+    own, origin, begun = Lab(lab, anyone=making.anyone), making.origin, time.monotonic()
     spec = own.join_spec(
         cluster.workers,
         [*(changes.changes or ()), *(f"network.attachment={one.value}" for one in [cluster.attachment] if one)],
@@ -120,14 +117,14 @@ def join(
             spec, cluster.kubeconfig, context=cluster.context,
             server=cluster.server, prefix=cluster.prefix, origin=origin, listener=tell,
         )  # fmt: skip
-    accepted = consent.accepted(accept_eula, own.terms(joining.planned))
+    accepted = consent.accepted(making.accept_eula, own.terms(joining.planned))
     with current().shown() as tell:
-        own.join(joining, until=until.value, origin=origin, accept_eula=accepted, listener=tell)
+        own.join(joining, until=making.until.value, origin=origin, accept_eula=accepted, listener=tell)
     if answer_nodes(own):
         return
-    what = "its nodes have joined and are Ready" if until is Until.CLUSTER else "all nodes answer"
+    what = "its nodes have joined and are Ready" if making.until is Until.CLUSTER else "all nodes answer"
     say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
-    if until is Until.CLUSTER:
+    if making.until is Until.CLUSTER:
         say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 

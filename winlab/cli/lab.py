@@ -11,10 +11,10 @@ import typer
 
 from winlab import settings
 from winlab.cli import consent
-from winlab.cli.common import AcceptEula, Anyone, Until, UntilWhen, Yes, print_table, report_silent, say
+from winlab.cli.common import Anyone, Until, Yes, print_table, report_silent, say
 from winlab.cli.complete import complete_snapshots
 from winlab.cli.fault import active
-from winlab.cli.flags import SourceFlags, SpecFlags, spread
+from winlab.cli.flags import MakingFlags, SpecFlags, spread
 from winlab.cli.nodes import answer_nodes, items
 from winlab.cli.session import LabName, current
 from winlab.cli.snapshot import FreshCredentials, show_copied
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from winlab.cli.kinds import base
     from winlab.hosts import Left
 
-SPEC, SOURCES = SpecFlags(), SourceFlags()
+SPEC, MAKING = SpecFlags(), MakingFlags()
 
 
 def register(app: typer.Typer) -> None:
@@ -43,12 +43,10 @@ def register(app: typer.Typer) -> None:
 def create(
     wanted: SpecFlags = SPEC,
     lab: LabName = settings.DEFAULT_LAB,
-    sources: SourceFlags = SOURCES,
+    making: MakingFlags = MAKING,
     locked: Annotated[
         bool, typer.Option("--locked", help="Refuse anything that differs from winlab.lock beside the spec.")
     ] = False,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
     copy_of: Annotated[
         str | None,
         typer.Option(
@@ -61,7 +59,6 @@ def create(
         ),
     ] = None,
     fresh_credentials: FreshCredentials = False,
-    anyone: Anyone = False,
 ) -> None:
     """Create a lab, or resume an interrupted one.
 
@@ -73,12 +70,12 @@ def create(
     from winlab import Lab
     from winlab.cli.progress import clock
 
-    own = Lab(lab, anyone=anyone)
+    own = Lab(lab, anyone=making.anyone)
     if copy_of is not None:
         unused = {
             "--locked": locked,
-            "--until guests": until is not Until.CLUSTER,
-            "programs of your own": sources.origin.own,
+            "--until guests": making.until is not Until.CLUSTER,
+            "programs of your own": making.origin.own,
         }
         if given := [flag for flag, is_given in unused.items() if is_given]:
             raise UsageError(
@@ -91,7 +88,7 @@ def create(
                 copy_of,
                 None if wanted == SPEC else wanted.load(),
                 fresh_credentials=fresh_credentials,
-                origin=sources.origin,
+                origin=making.origin,
                 listener=tell,
             )
         show_copied([done])
@@ -103,14 +100,16 @@ def create(
             cure="Leave it out.",
         )
     made = plan_of(own, wanted.load())
-    accepted = consent.accepted(accept_eula, own.terms(made))
+    accepted = consent.accepted(making.accept_eula, own.terms(made))
     held = own.lock_file(wanted.spec) if locked else None
     begun = time.monotonic()
     with current().shown() as tell:
-        own.create(made, until=until.value, origin=sources.origin, locked=held, accept_eula=accepted, listener=tell)
+        own.create(
+            made, until=making.until.value, origin=making.origin, locked=held, accept_eula=accepted, listener=tell
+        )
     if answer_nodes(own):
         return
-    whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+    whole = making.until is Until.CLUSTER and made.plan.kubernetes is not None
     what = "the cluster is Ready" if whole else "all nodes answer"
     say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
     _show_status(own)

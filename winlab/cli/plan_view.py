@@ -10,7 +10,9 @@ from winlab.cli.common import print_table, say
 from winlab.cli.progress import about
 from winlab.design.plan.addon_plan import AddonPlan
 from winlab.design.plan.facts import MachineFacts
-from winlab.design.plan.model import NetworkPlan, Plan, WindowsPlan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.network_plan import NetworkPlan
+from winlab.design.plan.node_plan import WindowsPlan
 from winlab.design.plan.stock import HostFile
 from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.design.spec.sizes import human

@@ -12,9 +12,9 @@ import typer
 from winlab import settings
 from winlab.cli import consent
 from winlab.cli.app import App
-from winlab.cli.common import AcceptEula, Anyone, NodeName, Until, UntilWhen, Yes, print_table, say
+from winlab.cli.common import NodeName, Until, Yes, print_table, say
 from winlab.cli.complete import complete_hypervisors, complete_pools, complete_specs
-from winlab.cli.flags import ChangeFlags, SourceFlags, spread
+from winlab.cli.flags import ChangeFlags, MakingFlags, spread
 from winlab.cli.session import LabName, current
 from winlab.cli.words import note_spec
 from winlab.cli.work import plan_of
@@ -23,7 +23,7 @@ from winlab.errors import ExitCode
 if TYPE_CHECKING:
     from winlab import Difference, Lab, Spec
 
-CHANGES, SOURCES = ChangeFlags(), SourceFlags()
+CHANGES, MAKING = ChangeFlags(), MakingFlags()
 app = App(help="Add, remove or rebuild nodes of an existing lab.", no_args_is_help=True)
 SpecName = Annotated[  # no variable: it must not change a lab
     str | None,
@@ -91,11 +91,8 @@ def apply(
     lab: LabName = settings.DEFAULT_LAB,
     restart: Restart = False,
     force: Force = False,
-    sources: SourceFlags = SOURCES,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
+    making: MakingFlags = MAKING,
     yes: Yes = False,
-    anyone: Anyone = False,
 ) -> None:
     """Change an existing lab: nodes, memory, CPUs, add-ons. 'diff' shows what would happen.
 
@@ -106,21 +103,15 @@ def apply(
     """
     from winlab import Lab
 
-    own = Lab(lab, anyone=anyone)
-    _carry_out(
-        own, _spec(own, spec, changes), sources, until,
-        accept_eula=accept_eula, restart=restart, force=force, yes=yes,
-    )  # fmt: skip
+    own = Lab(lab, anyone=making.anyone)
+    _carry_out(own, _spec(own, spec, changes), making, restart=restart, force=force, yes=yes)
 
 
 def add(
     pool: PoolName = "",
     count: Annotated[int, typer.Option("--count", help="How many.", min=1)] = 1,
     lab: LabName = settings.DEFAULT_LAB,
-    sources: SourceFlags = SOURCES,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
-    anyone: Anyone = False,
+    making: MakingFlags = MAKING,
 ) -> None:
     """Add nodes to a pool of an existing lab.
 
@@ -130,19 +121,16 @@ def add(
     """
     from winlab import Lab
 
-    own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.grown(pool, count), sources, until, accept_eula=accept_eula)
+    own = Lab(lab, anyone=making.anyone)
+    _carry_out(own, own.grown(pool, count), making)
 
 
 def remove(
     node: NodeName,
     lab: LabName = settings.DEFAULT_LAB,
     force: Force = False,
-    sources: SourceFlags = SOURCES,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
+    making: MakingFlags = MAKING,
     yes: Yes = False,
-    anyone: Anyone = False,
 ) -> None:
     """Drain the last node of a pool, delete it from the cluster, and remove it.
 
@@ -152,8 +140,8 @@ def remove(
     """
     from winlab import Lab
 
-    own = Lab(lab, anyone=anyone)
-    _carry_out(own, own.shrunk(node), sources, until, accept_eula=accept_eula, force=force, yes=yes)
+    own = Lab(lab, anyone=making.anyone)
+    _carry_out(own, own.shrunk(node), making, force=force, yes=yes)
 
 
 def rebuild(
@@ -170,11 +158,8 @@ def rebuild(
         ),
     ] = "",
     force: Force = False,
-    sources: SourceFlags = SOURCES,
-    until: UntilWhen = Until.CLUSTER,
-    accept_eula: AcceptEula = False,
+    making: MakingFlags = MAKING,
     yes: Yes = False,
-    anyone: Anyone = False,
 ) -> None:
     """Drain a worker, remove it, and make it again with the same name and addresses.
 
@@ -184,11 +169,11 @@ def rebuild(
     """
     from winlab import Lab
 
-    own = Lab(lab, anyone=anyone)
+    own = Lab(lab, anyone=making.anyone)
     if current().for_people:
         say(f"Rebuilding '{node}'. Everything on its disk is lost, including local pod volumes.", error=True)
     spec = own.elsewhere(node, on) if on else own.unchanged()
-    _carry_out(own, spec, sources, until, accept_eula=accept_eula, force=force, rebuild=node, on=on, yes=yes)
+    _carry_out(own, spec, making, force=force, rebuild=node, on=on, yes=yes)
 
 
 def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
@@ -207,10 +192,8 @@ def _spec(lab: Lab, name: str | None, changes: ChangeFlags) -> Spec:
 def _carry_out(
     lab: Lab,
     spec: Spec,
-    sources: SourceFlags,
-    until: Until,
+    making: MakingFlags,
     *,
-    accept_eula: bool,
     restart: bool = False,
     force: bool = False,
     rebuild: str = "",
@@ -226,17 +209,17 @@ def _carry_out(
     removed = [row.what.removeprefix("node ") for row in difference.changes if row.kind == "removed"]
     if lost := [rebuild] if rebuild else removed:
         consent.require(yes, f"These will be removed with everything on them: {', '.join(lost)}.")
-    accepted = consent.accepted(accept_eula, lab.terms(made))
+    accepted = consent.accepted(making.accept_eula, lab.terms(made))
     begun = time.monotonic()
     with current().shown() as tell:
         lab.apply(
-            made, until=until.value, origin=sources.origin, accept_eula=accepted,
+            made, until=making.until.value, origin=making.origin, accept_eula=accepted,
             restart=restart, force=force, rebuild=rebuild, listener=tell,
         )  # fmt: skip
     now = lab.diff(made)
     if _answer(lab.name, difference, now.pending):
         return
-    whole = until is Until.CLUSTER and made.plan.kubernetes is not None
+    whole = making.until is Until.CLUSTER and made.plan.kubernetes is not None
     what = "the cluster is Ready" if whole else "all nodes answer"
     say(f"The lab '{lab.name}' is as planned after {clock(time.monotonic() - begun)}: {what}.")
     _show_pending(lab, now)

@@ -11,7 +11,8 @@ from typing import TypeVar
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.engine.lab_on_site import LabOnSite, Pace
 from winlab.engine.state import State

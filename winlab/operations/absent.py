@@ -8,7 +8,8 @@ from contextlib import suppress
 from winlab.adapters.left import Left
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design.plan import lab_name
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import HostError, WinlabError
 from winlab.events import Listener, Note
 from winlab.operations import forget, move_note, recorded, remains

@@ -11,14 +11,15 @@ from functools import partial
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.left import Left
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices, domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisors, Placed
 from winlab.addons import record
 from winlab.design import addon
 from winlab.design.addon import Object
 from winlab.design.plan import addons, required
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.design.system import SystemName
 from winlab.errors import ClusterError, ConflictError, NotFoundError
@@ -222,7 +223,7 @@ def _require_drained(lab: str, asked: Sequence[str], compared: Compared, hosts: 
     drives = [
         path.name
         for machine in compared.machines
-        for path in domains.inserted(hosts.on(machine).conn, machine).values()
+        for path in devices.inserted(hosts.on(machine).conn, machine).values()
     ]
     if folder.has(folder.kubeconfig) or any(name.startswith(PREFIX) for name in drives):
         raise ClusterError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import power
 from winlab.events import Note, ignore
 from winlab.host import daemons, units
 from winlab.operations import look
@@ -34,7 +34,7 @@ def change(lab: str, site: Site, *, wanted: bool) -> Autostart:
     def work(under: Underway) -> tuple[str, ...]:
         machines = look.find(lab, under.hypervisors)
         for machine in machines:
-            domains.set_autostart(under.hypervisors.on(machine).conn, machine, wanted=wanted)
+            power.set_autostart(under.hypervisors.on(machine).conn, machine, wanted=wanted)
         under.tell(Note(lab=lab, text=f"The lab {'starts' if wanted else 'does not start'} with the host now."))
         return tuple(machine.tag.node for machine in machines)
 

@@ -11,7 +11,8 @@ from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design.plan.changes import Change, Changes, changes
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.design.spec.sizes import human
 from winlab.errors import ConflictError

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices, domains
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.system import SYSTEMS
@@ -118,13 +118,13 @@ class Drives:
     def inside(self, machine: Machine) -> str:
         """The volume that is in a node's drive now; empty if there is none."""
         target, _ = machine.tag.system.payload_drive
-        path = domains.medium(self.lab.on(machine).conn, machine, target)
+        path = devices.medium(self.lab.on(machine).conn, machine, target)
         return path.name if path is not None else ""
 
     def _insert(self, machine: Machine, volume: str) -> None:
         target, bus = machine.tag.system.payload_drive
         host = self.lab.on(machine)
-        domains.insert(host.conn, machine, target, bus, host.pool.path(volume))
+        devices.insert(host.conn, machine, target, bus, host.pool.path(volume))
 
     def _note(self, machine: Machine) -> Path:
         return self.folder.path / f"drive-{machine.tag.node}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.model import Spec
 from winlab.errors import NotFoundError
 from winlab.events import Listener, Note, Told

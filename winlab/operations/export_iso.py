@@ -10,7 +10,8 @@ from pathlib import Path
 from winlab import files
 from winlab.design.plan import credentials
 from winlab.design.plan.facts import HostFacts
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer
 from winlab.design.spec.model import Spec

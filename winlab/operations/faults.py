@@ -15,11 +15,12 @@ from functools import partial
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.overlay.ovn import Northbound
-from winlab.adapters.vm import domains, faults
+from winlab.adapters.vm import domains, faults, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisors
-from winlab.design import contract, fault
+from winlab.design import fault
+from winlab.design.contract import on_both
 from winlab.design.fault.base import Fault, InnerFault, MachineFault, Place, SwitchFault
 from winlab.engine import wait
 from winlab.engine.lab_on_site import LabOnSite
@@ -33,8 +34,8 @@ from winlab.site import Site
 
 FOLLOW = 60.0  # seconds until OVN's controllers must have followed
 BOOT = 5  # times the usual time of a start, in which a node that was started must answer
-BEGIN: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.cut_power, "suspended": domains.suspend}
-END: dict[str, Callable[[Connection, domains.Named], None]] = {"off": domains.start, "suspended": domains.resume}
+BEGIN: dict[str, Callable[[Connection, domains.Named], None]] = {"off": power.cut_power, "suspended": power.suspend}
+END: dict[str, Callable[[Connection, domains.Named], None]] = {"off": power.start, "suspended": power.resume}
 
 
 def add(lab: str, site: Site, wanted: Fault, tell: Listener) -> Fault:
@@ -262,7 +263,7 @@ class _Work:
 
     def _apply(self, node: NodeScripts, values: list[Fault], progress: Progress) -> None:
         """Make exactly these faults active inside a node."""
-        call, name = contract.Faults(now=0), node.tag.node
+        call, name = on_both.Faults(now=0), node.tag.node
         for one in values:
             if isinstance(one, InnerFault) and set(one.nodes) <= self.places.keys():
                 call = one.done_by(name, self.places, call)

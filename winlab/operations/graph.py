@@ -7,7 +7,7 @@ from html import escape
 from itertools import groupby
 
 from winlab.adapters.vm.domains import Machine
-from winlab.design.plan.model import NetworkPlan
+from winlab.design.plan.network_plan import NetworkPlan
 from winlab.operations import look, recorded
 from winlab.site import Site
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from winlab import stopping
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection, resources
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.errors import WinlabError
@@ -74,7 +74,7 @@ def _memory(host: Hypervisor) -> tuple[int | None, int | None, str]:
     """A hypervisor's memory and what is free of it, in MiB; and why it does not say so."""
     try:
         return stopping.patiently(
-            lambda: (connection.capacity(host.conn)[1], domains.free_memory_mib(host.conn), ""), limit=LOOKING
+            lambda: (connection.capacity(host.conn)[1], resources.free_memory_mib(host.conn), ""), limit=LOOKING
         )
     except TimeoutError as error:
         return None, None, f"libvirt does not answer a question: {error}."

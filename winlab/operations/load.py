@@ -9,7 +9,8 @@ from pathlib import Path
 from winlab import account, files, run
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
-from winlab.design import contract, system
+from winlab.design import system
+from winlab.design.contract import on_both
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine.step import Step
 from winlab.errors import NotFoundError, UsageError
@@ -239,7 +240,7 @@ def _load(image: Ready, machine: Machine, drives: Drives) -> Step:
         with drives.login(machine) as node:
             with drives.inserted(machine, _volume(drives.folder.lab, image.os)):
                 drive.await_seen(node, image.file, progress)
-                again.run(node, contract.LoadImages(), progress, drives.is_on(machine))
+                again.run(node, on_both.LoadImages(), progress, drives.is_on(machine))
             drive.await_gone(node, image.file, progress)
 
     lab = drives.folder.lab

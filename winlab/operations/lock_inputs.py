@@ -8,7 +8,8 @@ from pathlib import Path
 
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden as planned
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.operations.lock_file import LockedGolden, LockedImage, LockedMedium
 from winlab.supply.artifacts.bundle.file import open_bundle

@@ -12,7 +12,7 @@ from winlab.adapters.guests.connect import connect
 from winlab.adapters.kube import diagnose
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm.domains import Machine
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.errors import OffError, UnreachableError, UsageError, WinlabError
 from winlab.operations import look
@@ -65,7 +65,7 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
                 look.require_api(hosts.machines(lab))
         except OffError as error:
             kubectl, off = None, error.what
-        found = gather(machines, standing, kubectl, contract.Logs(lines=lines))
+        found = gather(machines, standing, kubectl, on_both.Logs(lines=lines))
     for report, machine in zip(found, machines, strict=True):
         if off and machine.tag.is_member:
             report.problems.insert(0, off)
@@ -73,7 +73,7 @@ def reports(lab: str, site: Site, node: str, lines: int) -> list[NodeDiagnostics
 
 
 def gather(
-    machines: list[Machine], lab: LabOnSite, kubectl: Kubectl | None, call: contract.Logs
+    machines: list[Machine], lab: LabOnSite, kubectl: Kubectl | None, call: on_both.Logs
 ) -> list[NodeDiagnostics]:
     """Ask all nodes at once, and the API server about them. A missing answer is reported, not raised.
 
@@ -86,7 +86,7 @@ def gather(
         return list(pool.map(lambda machine: _report(machine, lab, kubectl, call), machines))
 
 
-def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: contract.Logs) -> NodeDiagnostics:
+def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: on_both.Logs) -> NodeDiagnostics:
     report = NodeDiagnostics(machine.tag.node)
     if kubectl is not None and machine.tag.is_member:
         try:
@@ -112,7 +112,7 @@ def _report(machine: Machine, lab: LabOnSite, kubectl: Kubectl | None, call: con
     return report
 
 
-def _instead(machine: Machine, lab: LabOnSite, call: contract.Logs) -> tuple[dict[str, str], str]:
+def _instead(machine: Machine, lab: LabOnSite, call: on_both.Logs) -> tuple[dict[str, str], str]:
     """The logs of a node whose system's usual way does not respond, and how they came; none if nothing answers."""
     tag, folder = machine.tag, lab.folder
     for way in tag.system.spare_logins:

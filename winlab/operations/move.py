@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Literal
 
-from winlab.adapters.vm import domains, first_boot, migration
+from winlab.adapters.vm import domains, first_boot, migration, resources
+from winlab.adapters.vm import power as machine_power
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import moved
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.sizes import human
 from winlab.engine.durations import Forecast
 from winlab.engine.step import Step
@@ -157,7 +158,7 @@ class _Moving:
         if move.is_over:
             return [Step(move.at(MOVED), lambda _: None, lambda: True), *steps]
         if note.autostart:  # a reboot of its host must not start it there again
-            domains.set_autostart(move.source.conn, self._node, wanted=False)
+            machine_power.set_autostart(move.source.conn, self._node, wanted=False)
         steps.append(moves.bring(move))
         if not note.cold and there.moves is not None:
             return [*steps, moves.live(move, Way(there.moves.address, there.chassis))]
@@ -222,7 +223,7 @@ def _require_room(move: Move, found: moves.Parts, *, runs: bool) -> None:
             f"The pool of '{move.target.name}' has {free >> 20} MiB free, and '{move.node.name}' needs {needed >> 20}.",
             cure="Remove other labs or images there: 'winlab image prune'.",
         )
-    memory, has = domains.memory_mib(move.source.conn, move.node), domains.free_memory_mib(move.target.conn)
+    memory, has = domains.memory_mib(move.source.conn, move.node), resources.free_memory_mib(move.target.conn)
     if runs and memory > has:
         raise HostError(
             f"'{move.node.name}' needs {human(memory)} of memory, and '{move.target.name}' has {human(has)} free.",

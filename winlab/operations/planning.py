@@ -11,7 +11,8 @@ from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.hosts import HostStock
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
 from winlab.events import Progress

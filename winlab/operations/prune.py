@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices, domains
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.volumes import CLAIM, MARKER, StoragePool
 from winlab.design.catalog.recipes import Recipe, has_builder
@@ -163,7 +163,7 @@ def _users(pool: StoragePool, name: str) -> _Users:
 def _one_waits(conn: Connection) -> bool:
     """Whether a machine still waits for its payload CD: create uploads that CD long before it is inserted."""
     for machine in domains.machines(conn):
-        medium = domains.medium(conn, machine, machine.tag.system.payload_drive[0])
+        medium = devices.medium(conn, machine, machine.tag.system.payload_drive[0])
         if medium is None or not medium.name.startswith(PREFIX):
             return True
     return False

@@ -14,7 +14,8 @@ from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import pushed
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.pushed import Pushed
-from winlab.design import contract, system
+from winlab.design import system
+from winlab.design.contract import on_both
 from winlab.design.distribution.known import DISTRIBUTIONS
 from winlab.design.system import SYSTEMS, SystemName
 from winlab.engine import wait
@@ -173,9 +174,9 @@ def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, 
 def _swap(
     machine: Machine, drives: Drives, name: str, kubectl: Kubectl, progress: Progress, place: str
 ) -> PushedProgram:
-    call, runs = contract.Push(program=name, restore=not place), 0
+    call, runs = on_both.Push(program=name, restore=not place), 0
 
-    def swap() -> contract.Pushed:
+    def swap() -> on_both.Pushed:
         nonlocal runs
         runs += 1
         return node.run(call, progress.say)

@@ -15,7 +15,7 @@ from winlab.adapters.guests.ssh import arguments
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.remote import Remote, forwarded_port
 from winlab.adapters.vm import console as consoles
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import display, domains
 from winlab.adapters.vm.domains import Machine
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.tags import Tag
@@ -182,7 +182,7 @@ def screen_here(lab: str, node: str, site: Site) -> Iterator[Screen]:
 def _screen(lab: str, node: str, site: Site) -> tuple[Screen, Remote | None]:
     with site.hypervisors() as hosts:
         machine = look.find_node(lab, node, hosts)
-        address, port = domains.vnc(hosts.on(machine).conn, machine)
+        address, port = display.vnc(hosts.on(machine).conn, machine)
     there = site.remote(machine.hypervisor)
     password = site.folder(lab).credentials().nodes[node].vnc_password
     return Screen(address, port, password, "" if there is None else str(there)), there
@@ -198,7 +198,7 @@ def screenshot(lab: str, node: str, site: Site) -> bytes:
         machine = look.find_node(lab, node, hosts)
         if machine.state in domains.OFF:  # a crashed or paused one has a screen
             look.require_running(machine)
-        return domains.screenshot(hosts.on(machine).conn, machine)
+        return display.screenshot(hosts.on(machine).conn, machine)
 
 
 def serial_log(lab: str, node: str, site: Site) -> bytes:

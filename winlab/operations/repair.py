@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from winlab.adapters.vm import domains, pushed
-from winlab.design.plan.model import NodePlan
+from winlab.adapters.vm import devices, pushed
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.engine.durations import Forecast
 from winlab.engine.run import Run
@@ -157,5 +157,5 @@ def _is_cluster(run: Run) -> bool:
 
 
 def _has_payload(run: Run, node: NodePlan) -> bool:
-    inserted = domains.inserted(run.on(node).conn, node).values()
+    inserted = devices.inserted(run.on(node).conn, node).values()
     return any(path.name.startswith(PREFIX) for path in inserted)

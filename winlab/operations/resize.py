@@ -6,7 +6,8 @@ gives the same spec.
 
 from __future__ import annotations
 
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LINUX_POOL
 from winlab.errors import ConflictError, NotFoundError, UsageError

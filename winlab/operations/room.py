@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, resources
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Placed
 from winlab.design.plan.facts import HYPERVISOR
@@ -59,6 +59,6 @@ def _taken(host: Hypervisor, machines: Iterable[Placed], started: Collection[str
 
 
 def _require(host: Hypervisor, who_needs: str, needed: int, freed: int, cure: str) -> None:
-    if needed > 0 and needed > (free := domains.free_memory_mib(host.conn) + freed):
+    if needed > 0 and needed > (free := resources.free_memory_mib(host.conn) + freed):
         which = "the hypervisor" if host.name == HYPERVISOR else f"'{host.name}'"
         raise HostError(f"{who_needs} {needed} MiB of memory, but {which} has only {free} MiB free.", cure=cure)

@@ -10,9 +10,9 @@ from typing import Any
 
 from winlab import events, journal, settings
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import connection, crash, domains
+from winlab.adapters.vm import connection, crash, display, domains
 from winlab.adapters.vm.domains import Machine
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.stock import Stock
 from winlab.design.render import folder as rendered
@@ -106,7 +106,7 @@ def of_machine(machine: Machine, site: Site, within: str = "") -> list[Source]:
 
     def screen() -> list[File]:
         with site.hypervisors() as hosts:
-            return [File(f"{place}/screen.png", domains.screenshot(hosts.on(machine).conn, machine))]
+            return [File(f"{place}/screen.png", display.screenshot(hosts.on(machine).conn, machine))]
 
     def crashed() -> list[File]:
         with site.hypervisors() as hosts:
@@ -237,7 +237,7 @@ def _serial(machine: Machine, site: Site, place: str) -> Iterator[File]:
 def _guest(machine: Machine, site: Site, place: str) -> Iterator[File]:
     with site.hypervisors() as hosts:
         lab = LabOnSite.find(machine.tag.lab, site, hosts)
-        (report,) = logs.gather([machine], lab, None, contract.Logs(lines=LINES, everything=True))
+        (report,) = logs.gather([machine], lab, None, on_both.Logs(lines=LINES, everything=True))
     for name, text in report.logs.items():
         yield _text(f"{place}/logs/{_safe(name)}.log", text)
     if report.problems:

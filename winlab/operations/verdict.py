@@ -11,7 +11,8 @@ from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.addons import recipe as addons
 from winlab.design.catalog import recipes
 from winlab.design.plan import required
-from winlab.design.plan.model import NodePlan, Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.engine.durations import Forecast

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm import domains
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan import facts
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting

@@ -14,12 +14,13 @@ from typing import Any
 
 from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import devices, disks, domains
 from winlab.adapters.vm.hypervisor import Placed
-from winlab.design import contract
 from winlab.design.addon import Object
+from winlab.design.contract import on_both
 from winlab.design.plan import required, tags
-from winlab.design.plan.model import POOL_LABEL, NodePlan
+from winlab.design.plan.model import POOL_LABEL
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -259,7 +260,7 @@ def _adapt(run: Run, node: NodePlan, amendment: Amendment) -> Step:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB at its next start")
             domains.resize(conn, node, *sizes)
         if reloaded:
-            domains.eject(conn, node, target, bus)  # the next payload CD has more images
+            devices.eject(conn, node, target, bus)  # the next payload CD has more images
         domains.set_tag(conn, node, tags.of(run.plan, node))
 
     def done() -> bool:
@@ -337,7 +338,7 @@ def _load(run: Run, node: NodePlan) -> Step:
 
     def work(progress: Progress) -> None:
         with run.node(node) as there:
-            again.run(there, contract.LoadImages(images=wanted), progress, is_on)
+            again.run(there, on_both.LoadImages(images=wanted), progress, is_on)
 
     after = [PAYLOAD_INSERTED(run.lab, node.name), MEMBER(run.lab, node.name)]
     return Step(LOADED(run.lab, node.name), work, lambda: False, after, usual=run.pace.usual(20))

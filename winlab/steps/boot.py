@@ -13,9 +13,9 @@ from contextlib import suppress
 from winlab import settings, stopping
 from winlab.adapters.guests import base
 from winlab.adapters.guests.connect import change, connect
-from winlab.adapters.vm import domains, first_boot, screen
+from winlab.adapters.vm import display, domains, first_boot, power, screen
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
 from winlab.engine.run import Run
@@ -272,7 +272,7 @@ class _Wait:
         """Whether the screen changed since the last look. A look takes time, so most calls do not look."""
         if time.monotonic() - self._looked < LOOK:
             return False
-        ppm = domains.look(self._host.conn, self._node)
+        ppm = display.look(self._host.conn, self._node)
         self._series.add(ppm)
         before, self._screen = self._screen, screen.signature(ppm)
         self._looked = time.monotonic()
@@ -321,7 +321,7 @@ class _Wait:
         if self._serial.phases and READY not in self._serial.phases and self._is_marked:
             self._start_over()
         else:
-            domains.reset(self._host.conn, self._node)
+            power.reset(self._host.conn, self._node)
         stopping.sleep(POLL * 5)  # until the firmware writes something
 
     def _start_over(self) -> None:
@@ -342,7 +342,7 @@ class _Wait:
 
     def _press(self) -> None:
         for _ in range(PRESSES):
-            domains.press_enter(self._host.conn, self._node)
+            display.press_enter(self._host.conn, self._node)
             stopping.sleep(PAUSE)
 
 

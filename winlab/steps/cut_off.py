@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from winlab.adapters.vm import disks, domains, first_boot
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from winlab.adapters.guests import agent
-from winlab.adapters.vm import domains
-from winlab.design import contract
+from winlab.adapters.vm import display
 from winlab.design.cause.reading import decoded, recognise
+from winlab.design.contract import on_both
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
@@ -58,7 +58,7 @@ def collect(run: Run, node: NodePlan, disk_logs: ReadLogs, progress: Progress) -
 
     progress.say(f"keeping the evidence in {folder}")
     with part("the screen"):
-        (folder / "screen.png").write_bytes(domains.screenshot(run.on(node).conn, node))
+        (folder / "screen.png").write_bytes(display.screenshot(run.on(node).conn, node))
     with part("the serial port's log"):
         serial = run.on(node).pool.download(serial_log(run.plan.lab, node.name))
         (folder / "serial.log").write_bytes(serial)
@@ -81,7 +81,7 @@ def by_agent(run: Run, node: NodePlan, progress: Progress) -> None:
     :raises WinlabError: libvirt does not answer.
     :raises OSError: it can't be written.
     """
-    call = contract.Logs(lines=LINES, everything=True)
+    call = on_both.Logs(lines=LINES, everything=True)
     for name, text in agent.texts(run.on(node).conn, node, tags.of(run.plan, node), run.folder, call).items():
         if NAME.fullmatch(name):  # the guest chose it
             path = _folder(run, node) / f"agent-{name}.log"

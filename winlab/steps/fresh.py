@@ -14,9 +14,9 @@ from dataclasses import replace
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import NAMES, connect
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan import credentials, tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step
@@ -28,7 +28,7 @@ from winlab.steps.distribution import known
 from winlab.steps.states import ADMINISTRATOR, RENEWED
 
 FRESH, FORMER = "fresh", "former"  # folders in the lab's
-SCRIPT = f"scripts/{contract.Logins.script}.ps1"  # on a Windows node's CD
+SCRIPT = f"scripts/{on_both.Logins.script}.ps1"  # on a Windows node's CD
 
 
 def prepare(run: Run) -> None:
@@ -96,7 +96,7 @@ class _Renewal:
         """Give them to the node, and have it refuse the old ones."""
         made, name = self._fresh.credentials(), self._tag.node
         row = made.nodes[name]
-        call = contract.Logins(
+        call = on_both.Logins(
             ssh_key=made.ssh_key_public,
             host_key=row.host_key,
             host_key_public=row.host_key_public,
@@ -115,7 +115,7 @@ class _Renewal:
         self._act(self._by_fresh, replace(call, former=former))
         self._require_refusal()
 
-    def _act(self, log_in: Callable[[], Guest], call: contract.Logins) -> None:
+    def _act(self, log_in: Callable[[], Guest], call: on_both.Logins) -> None:
         with NodeScripts(self._tag, self._run.folder, self._scale, log_in) as there:
             if not there.sees(SCRIPT, there=True):
                 raise GuestError(

@@ -21,12 +21,13 @@ from winlab import data, documents, stopping
 from winlab import run as commands
 from winlab.adapters import traces
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import disks, domains, power
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
-from winlab.design import contract
+from winlab.design.contract import on_windows
 from winlab.design.plan import golden
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.engine import wait
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -192,7 +193,7 @@ class _Build:
         """Have sysprep generalize the machine, and wait until it is off."""
         if domains.state(self.host.conn, self.node) in domains.PAUSED:  # winlab was killed as it read evidence
             require_writable_disk(self.host, self.node)
-            domains.resume(self.host.conn, self.node)
+            power.resume(self.host.conn, self.node)
         with self.run.node(self.node) as there:
             if self.note.exists():
                 self._resume(there, progress)
@@ -241,9 +242,9 @@ class _Build:
         self.note.unlink(missing_ok=True)
         return False
 
-    def _call(self, *, begin: bool) -> contract.Seal:
+    def _call(self, *, begin: bool) -> on_windows.Seal:
         text = (data.folder("unattend") / "windows/generalize.xml").read_text(encoding="utf-8")
-        return contract.Seal(generalize=text, superseded=self.node.windows.updates, begin=begin)
+        return on_windows.Seal(generalize=text, superseded=self.node.windows.updates, begin=begin)
 
     def _resume(self, there: NodeScripts, progress: Progress) -> None:
         """Start sysprep if the machine runs without it: winlab was killed after the note, and before it started.
@@ -254,7 +255,7 @@ class _Build:
             if domains.state(self.host.conn, self.node) != "running":
                 return
             try:
-                sysprep = there.run(contract.Sealed())
+                sysprep = there.run(on_windows.Sealed())
             except WinlabError:
                 return
             if sysprep.running or sysprep.done or sysprep.errors:
@@ -314,7 +315,7 @@ class _Build:
         """
         try:
             with self.run.node(self.node) as there:
-                sysprep = there.run(contract.Sealed())
+                sysprep = there.run(on_windows.Sealed())
                 ended = self._since_its_end(sysprep.running)
                 if sysprep.done and ended > LATE:
                     progress.say("Windows is generalized, and still runs: shutting it down")

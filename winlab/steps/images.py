@@ -7,7 +7,7 @@ from pathlib import Path
 from winlab.adapters.vm import domains
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Load, Step

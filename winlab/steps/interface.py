@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from winlab.design.contract import Call, Service
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.contract.call import Call
+from winlab.design.contract.on_both import Service
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.engine.state import Kind, State
 from winlab.engine.step import Step
 from winlab.events import Progress

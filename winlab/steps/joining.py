@@ -7,7 +7,7 @@ from winlab.adapters.kube import authority as access
 from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design.cni.model import SERVER_NAME
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, NotFoundError

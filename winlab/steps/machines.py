@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import disks, domains, power
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.run import Run
 from winlab.engine.step import Step
@@ -72,7 +72,8 @@ def _starter(run: Run, node: NodePlan) -> Callable[[Progress], None]:
             progress.say(f"{node.cpus} CPUs, {node.memory_mib} MiB")
             names = {node.volume("disk").name: disks.live(host, node).name}
             xml = domain_file.domain_xml(run.plan, node, vnc, host.pool.folder, names)
-            domains.define_and_start(host.conn, node, xml)
+            domains.define(host.conn, node, xml)
+            power.start(host.conn, node)
         run.outputs.put(STARTED(run.lab, node.name), True)
 
     return work
@@ -103,11 +104,11 @@ def start_over(run: Run, node: NodePlan, progress: Progress) -> None:
             why="Its first boot was cut off, and so was the base, or someone removed it.",
             cure=f"Run 'winlab destroy --lab {run.lab}', then the same command again.",
         )
-    domains.cut_power(host.conn, node)
+    power.cut_power(host.conn, node)
     host.pool.delete(disk.name)  # a winlab killed from here on leaves a machine that starts over
     _forget_serial_log(run, node)
     host.pool.create_disk(disk.name, disk.capacity_mib, backing)
-    domains.start(host.conn, node)
+    power.start(host.conn, node)
 
 
 def _forget_serial_log(run: Run, node: NodePlan) -> None:

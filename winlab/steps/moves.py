@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
 
-from winlab.adapters.vm import carried, definitions, disks, domains, machine_xml, migration
+from winlab.adapters.vm import carried, definitions, disks, domains, machine_xml, migration, power
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.migration import Way
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.engine.lab_on_site import LabOnSite
 from winlab.engine.state import Kind, State
@@ -157,7 +158,7 @@ def recover(move: Move, *, cold: bool) -> None:
         return
     discard(move)
     if here == "paused":  # libvirt had stopped it for the last part of its memory
-        domains.resume(source.conn, node)
+        power.resume(source.conn, node)
 
 
 def _has_run_there(move: Move, *, cold: bool) -> bool:
@@ -276,7 +277,7 @@ def settle(move: Move, record: Callable[[], None], *, autostart: bool) -> Step:
 
     def work(progress: Progress) -> None:
         record()
-        domains.set_autostart(move.target.conn, move.node, wanted=autostart)
+        power.set_autostart(move.target.conn, move.node, wanted=autostart)
         progress.say("writing its disks")
         move.target.pool.flush()
         progress.say("removing its old volumes")
@@ -299,9 +300,9 @@ def put_back(move: Move, *, autostart: bool, cold: bool, starts: bool) -> bool:
         return False
     discard(move)
     move.settle_port(move.source, move.before)
-    domains.set_autostart(move.source.conn, node, wanted=autostart)
+    power.set_autostart(move.source.conn, node, wanted=autostart)
     if starts and domains.state(move.source.conn, node) in domains.OFF:
-        domains.start(move.source.conn, node)
+        power.start(move.source.conn, node)
     return True
 
 

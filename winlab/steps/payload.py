@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from winlab import files
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import devices, disks
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design import system
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Obtained, Program, Source
 from winlab.design.plan import required
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import STORE_DRIVE
 from winlab.design.system import System
 from winlab.design.system.windows import SHIM
@@ -440,7 +441,7 @@ def _preloaded(pool: StoragePool, supply: Supply, obtained: list[Obtained], prog
 def _inserted(run: Run, node: NodePlan) -> str | None:
     """The payload CD in a node's drive; None if there is none or its upload did not finish."""
     host = run.on(node)
-    path = domains.medium(host.conn, node, node.system.payload_drive[0])
+    path = devices.medium(host.conn, node, node.system.payload_drive[0])
     if path is None or not path.name.startswith(PREFIX) or not host.pool.is_complete(path.name):
         return None
     return path.name
@@ -449,11 +450,11 @@ def _inserted(run: Run, node: NodePlan) -> str | None:
 def _add_store(run: Run, node: NodePlan, base: str) -> None:
     """Give the node its own overlay of the disk with containerd's store; it is mounted when the node is prepared."""
     host = run.on(node)
-    if domains.has_disk(host.conn, node, STORE_DRIVE):
+    if devices.has_disk(host.conn, node, STORE_DRIVE):
         return
     volume = disks.current(host, node, f"{run.plan.lab}.{node.name}.store.qcow2")
     host.pool.create_disk(volume, None, base)
-    domains.attach(host.conn, node, STORE_DRIVE, host.pool.path(volume))
+    devices.attach(host.conn, node, STORE_DRIVE, host.pool.path(volume))
 
 
 def insert_step(run: Run, node: NodePlan) -> Step:
@@ -481,7 +482,7 @@ def insert_step(run: Run, node: NodePlan) -> Step:
         if disks.store is not None:
             _add_store(run, node, disks.store)
         progress.say(disks.cd)
-        domains.insert(host.conn, node, target, bus, host.pool.path(disks.cd))
+        devices.insert(host.conn, node, target, bus, host.pool.path(disks.cd))
 
     after = [DRIVE_FREE(run.lab, node.name), payload]
     reaches = PAYLOAD_INSERTED(run.lab, node.name)

@@ -12,7 +12,7 @@ from winlab.design import cni
 from winlab.design.clusters import networks
 from winlab.design.cni.model import NodeNetwork, Route
 from winlab.design.plan.cluster import network
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.system import LINUX
 from winlab.engine.run import Run
 from winlab.engine.wait import Met, Waiting

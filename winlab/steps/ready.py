@@ -6,7 +6,7 @@ from typing import Any
 
 from winlab.adapters.kube import diagnose, identity
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting

@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.system import WINDOWS
 from winlab.engine.run import Run
 from winlab.engine.state import State

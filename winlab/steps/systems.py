@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.plan.model import NodePlan, WindowsNode
+from winlab.design.plan.node_plan import NodePlan, WindowsNode
 from winlab.engine.run import Run
 from winlab.steps.interface import SystemSteps
 from winlab.steps.linux.system import LinuxSteps

@@ -7,7 +7,7 @@ import time
 from winlab.adapters.guests.connect import is_heard
 from winlab.adapters.vm import agent
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import NodeTransport, Progress, report

@@ -17,8 +17,9 @@ from lxml import etree
 from winlab import documents
 from winlab.adapters.guests.scripts import Lines
 from winlab.adapters.vm import screen
-from winlab.design import contract
 from winlab.design.cause.reading import explain, log_of
+from winlab.design.contract import on_linux, on_windows  # noqa: F401 - have calls
+from winlab.design.contract.call import Call
 from winlab.design.distribution import known  # noqa: F401 - has calls, too
 from winlab.design.plan import tags
 from winlab.errors import GuestError
@@ -28,7 +29,7 @@ from winlab.printable import printable
 from winlab.steps.linux.system import LinuxSteps
 from winlab.steps.serial import SerialLog
 
-CALLS = contract.Call.__subclasses__()
+CALLS = Call.__subclasses__()
 
 
 def results() -> list[bytes]:

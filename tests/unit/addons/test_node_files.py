@@ -11,7 +11,8 @@ from distributions import Distribution, install_motd
 from pydantic import ValidationError
 
 from winlab.addons.api import Addon, NodeFile, RegistryValue
-from winlab.design import addon, contract, node_files
+from winlab.design import addon, node_files
+from winlab.design.contract import on_linux, on_windows
 from winlab.design.distribution import known
 from winlab.design.plan.model import Plan
 from winlab.design.render.linux import LinuxFiles
@@ -38,15 +39,15 @@ def windows(plan: Plan) -> WindowsFiles:
 
 def test_linux_nodes_get_their_files_with_winlab_s_own(motd: Plan) -> None:
     prepare = linux(motd).prepare()
-    assert prepare.files["/etc/motd.d/winlab"] == contract.NodeFile("hello, controller-1\n", "0640", "root:adm")
+    assert prepare.files["/etc/motd.d/winlab"] == on_linux.NodeFile("hello, controller-1\n", "0640", "root:adm")
     assert "/etc/containerd/config.toml" in prepare.files
 
 
 def test_windows_nodes_get_their_files(motd: Plan) -> None:
-    assert windows(motd).configure() == contract.Configure(
+    assert windows(motd).configure() == on_windows.Configure(
         files={r"C:\ProgramData\motd\motd.txt": "hello\r\n"},
         registry=[
-            contract.RegistrySetting(
+            on_windows.RegistrySetting(
                 key=r"HKLM\SOFTWARE\Microsoft\Windows\CurrentVersion\Policies\System",
                 name="LegalNoticeText",
                 type="string",
@@ -58,7 +59,7 @@ def test_windows_nodes_get_their_files(motd: Plan) -> None:
 
 def test_a_lab_without_add_ons_gives_nothing_more() -> None:
     plan = plans.make(plans.KVM, "1-1-1")
-    assert windows(plan).configure() == contract.Configure(files={}, registry=[])
+    assert windows(plan).configure() == on_windows.Configure(files={}, registry=[])
     assert all(path.startswith("/etc/") for path in linux(plan).prepare().files)
 
 

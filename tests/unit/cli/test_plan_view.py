@@ -11,7 +11,7 @@ import pytest
 from distributions import Distribution, install_motd
 
 from winlab.cli import plan_view, table
-from winlab.design.plan.model import AttachmentPlan
+from winlab.design.plan.network_plan import AttachmentPlan
 from winlab.design.plan.verdict import Missing, Room, Verdict
 from winlab.errors import NotFoundError
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from winlab import data
-from winlab.design import contract
 from winlab.design.cni.model import HnsEndpoint, HnsNetwork, Masquerade
-from winlab.design.contract import Call, CallResult
+from winlab.design.contract import on_both, on_linux, on_windows
+from winlab.design.contract.call import QUESTION, WORK, Call, CallResult
 from winlab.design.distribution import known  # noqa: F401 - has calls, too
 from winlab_node import __main__ as program
 
@@ -51,7 +51,7 @@ def differences(told: Tree | None, result: type[CallResult], at: str = "") -> li
 def check(returned: list[Tree], call: type[Call[Any]]) -> None:
     """Every result of a script is whole; but one that needs a restart first may leave out the rest."""
     assert returned, f"{call.script} returns nothing"
-    short = [one for one in returned if call is contract.Seal and one.keys() == {"restart"}]
+    short = [one for one in returned if call is on_windows.Seal and one.keys() == {"restart"}]
     for one in returned:
         assert one in short or differences(one, call.result) == []
     assert len(short) < len(returned)
@@ -122,7 +122,7 @@ def test_powershell_results_match_the_contract(name: str) -> None:
 
 def test_powershell_knows_the_fields_of_settings() -> None:
     rows = set(re.findall(r"\$row\.([a-z_]+)", powershell("routes")))
-    assert rows == {one.name for one in fields(contract.RouteSetting)}
+    assert rows == {one.name for one in fields(on_both.RouteSetting)}
     network = powershell("cni") + powershell("network")
     assert HnsNetwork.__annotations__.keys() <= set(re.findall(r"\$(?:Network|Wish)\.([a-z_]+)", network))
     assert HnsEndpoint.__annotations__.keys() <= set(re.findall(r"\.endpoint\.([a-z_]+)", network))
@@ -141,7 +141,7 @@ def test_a_script_with_another_result_is_noticed(old: str, new: str, says: set[s
     text = powershell("status")
     assert old in text
     (told,) = returned_by_powershell(text.replace(old, new))
-    assert set(differences(told, contract.WindowsFacts)) == says
+    assert set(differences(told, on_windows.WindowsFacts)) == says
 
 
 # -- Python: the package for Linux nodes, and the stand-in
@@ -220,11 +220,11 @@ def test_a_verb_s_result_matches_the_contract(name: str) -> None:
 
 def test_verbs_know_the_fields_of_settings() -> None:
     rows = {one for node in ast.walk(verb("routes")) for one in _subscripts(node, "r")}
-    assert rows == {one.name for one in fields(contract.RouteSetting)}
+    assert rows == {one.name for one in fields(on_both.RouteSetting)}
     translated = Module(PACKAGE / "network.py").function("_masquerade")
     assert read_by_python(translated, "wanted") == {one.name for one in fields(Masquerade)}
     written = Module(PACKAGE / "rendered.py").function("write_files")
-    assert read_by_python(written, "row") == {one.name for one in fields(contract.NodeFile)}
+    assert read_by_python(written, "row") == {one.name for one in fields(on_linux.NodeFile)}
 
 
 def _subscripts(node: ast.AST, name: str) -> set[str]:
@@ -289,12 +289,12 @@ def test_the_document_has_the_contract(system: str) -> None:
 
 def test_the_document_has_the_results_of_windows() -> None:
     block = DOCUMENT.split("`status`:\n```\n")[1].split("```")[0]
-    assert set(re.findall(r'"([a-z0-9_]+)":', block)) == all_names(contract.WindowsFacts)
+    assert set(re.findall(r'"([a-z0-9_]+)":', block)) == all_names(on_windows.WindowsFacts)
 
 
 def test_the_document_has_the_results_of_linux() -> None:
     paragraph = DOCUMENT.split("\n`status`: ")[1].split("\n\n")[0]
-    assert set(re.findall(r"`([a-z_]+)`", paragraph)) - {"prepare"} == contract.LinuxFacts.model_fields.keys()
+    assert set(re.findall(r"`([a-z_]+)`", paragraph)) - {"prepare"} == on_linux.LinuxFacts.model_fields.keys()
 
 
 def all_names(result: type[CallResult]) -> set[str]:
@@ -308,12 +308,12 @@ def all_names(result: type[CallResult]) -> set[str]:
 
 def test_the_document_says_how_long_a_script_may_be_silent() -> None:
     told = " ".join(DOCUMENT.split("- **Silence**")[1].split("- Only one script")[0].split())
-    assert f"silent for {contract.QUESTION / 60:.0f} minutes, other scripts for {contract.WORK / 60:.0f}" in told
+    assert f"silent for {QUESTION / 60:.0f} minutes, other scripts for {WORK / 60:.0f}" in told
     for call in Call.__subclasses__():
-        if call.quiet not in (contract.QUESTION, contract.WORK):
+        if call.quiet not in (QUESTION, WORK):
             assert re.search(rf"`{call.script}`[^.\d]* {call.quiet / 60:.0f} \(", told), call.script
-    assert {one.script for one in Call.__subclasses__() if one.quiet == contract.QUESTION} == {
+    assert {one.script for one in Call.__subclasses__() if one.quiet == QUESTION} == {
         *("status", "probe", "sealed", "logs")
     }
-    assert contract.Logs(everything=True).silence / 60 == 10
+    assert on_both.Logs(everything=True).silence / 60 == 10
     assert "`logs` with `everything` 10" in told

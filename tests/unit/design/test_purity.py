@@ -8,19 +8,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import external
 import plans
 import pytest
 from cases import CASES, OTHERS
-from certificates import CA
 from distributions import Distribution, install_motd
 
 from winlab.design import spec
 from winlab.design.plan import make
 from winlab.design.plan.changes import changes
-from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
 from winlab.design.render import folder
 from winlab.design.render.templates import expand
@@ -116,11 +116,9 @@ MORE: dict[str, tuple[HostFacts, str, list[str]]] = {
     "without golden images": (plans.KVM, "1-1-1", ["workers.golden=false"]),
 }
 EVERY = CASES | OTHERS | MORE
-FOREIGN = ForeignCluster(
-    server="https://192.0.2.10:6443", advertised="https://api.their.domain:6443", ca=CA, version="v1.36.1",
-    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
-    cni_note="Calico with VXLAN", nodes=("cp",),
-)  # fmt: skip
+FOREIGN = replace(
+    external.CLUSTER, advertised="https://api.their.domain:6443", cni="calico-vxlan", cni_note="Calico with VXLAN"
+)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -17,7 +17,7 @@ from winlab import Lab
 from winlab.adapters import traces
 from winlab.adapters.kube import kubeconfig
 from winlab.adapters.left import LEFT, Left
-from winlab.adapters.vm import connection, domains, pushed
+from winlab.adapters.vm import connection, domains, pushed, resources
 from winlab.adapters.vm.hypervisor import Hypervisors, Silent
 from winlab.design import spec
 from winlab.design.plan import tags
@@ -163,7 +163,7 @@ def test_status_has_the_hosts_of_a_lab_on_several(world: World, monkeypatch: pyt
         return look.NodeStatus(tag, state, None, problem, hypervisor=host)
 
     monkeypatch.setattr(connection, "capacity", lambda _: (4, 8192))
-    monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1024)
+    monkeypatch.setattr(resources, "free_memory_mib", lambda _: 1024)
     first, second = node("controller-1", "hypervisor-1"), node("node-2", SECOND, look.UNKNOWN, str(OFF))
     lost = node("node-1", "hypervisor-3", look.LOST, "It was forgotten.")
     assert Lab("lab", world).hypervisors([first]) == []

@@ -12,7 +12,7 @@ import pytest
 from changing import Killed, World
 
 from winlab import account
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices
 from winlab.errors import ClusterError, ConflictError, HostError, NotFoundError, UsageError
 from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
@@ -281,7 +281,7 @@ def test_a_change_that_is_refused_late_is_not_begun(world: World, tmp_path: Path
 @pytest.fixture
 def no_media(monkeypatch: pytest.MonkeyPatch) -> None:
     """No payload CD is in any drive."""
-    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(devices, "medium", lambda *_: None)
 
 
 @pytest.mark.parametrize(

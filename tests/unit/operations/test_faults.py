@@ -16,8 +16,10 @@ from winlab.adapters.vm import domains
 from winlab.adapters.vm import faults as adapter
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Silent
-from winlab.design import contract, fault
-from winlab.design.contract import Call, Changed, Faults
+from winlab.design import fault
+from winlab.design.contract import on_both
+from winlab.design.contract.call import Call
+from winlab.design.contract.on_both import Changed, Faults
 from winlab.design.fault.base import SwitchRule
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.tags import Tag
@@ -195,7 +197,7 @@ def test_packets_of_a_windows_node_are_lost_at_its_peer(world: World) -> None:
     ((name, call),) = world.calls
     assert (name, call.links) == (
         "controller-1",
-        [contract.LinkFault(mac="mac of node-1", addresses=["10.77.0.2", "1.2.3.4", "10.244.1.0/24"], loss=20)],
+        [on_both.LinkFault(mac="mac of node-1", addresses=["10.77.0.2", "1.2.3.4", "10.244.1.0/24"], loss=20)],
     )
     assert world.active == ["loss.node-1"]
     assert world.clear("node-1") == ["loss.node-1"]

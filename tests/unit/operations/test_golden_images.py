@@ -15,7 +15,7 @@ import runs
 from clones import REHEARSAL, Network, clone, keep, make
 
 from winlab.adapters.overlay import ovn
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection, devices, domains
 from winlab.design import spec
 from winlab.design.catalog import recipes
 from winlab.design.plan import golden
@@ -373,7 +373,7 @@ def test_prune_leaves_the_payload_that_a_machine_will_get(
 
     machine = SimpleNamespace(domain="winlab-it.node-1", tag=SimpleNamespace(system=WINDOWS))
     monkeypatch.setattr(domains, "machines", lambda *_: [machine])
-    monkeypatch.setattr(domains, "medium", lambda *_: Path("/pool") / medium)
+    monkeypatch.setattr(devices, "medium", lambda *_: Path("/pool") / medium)
     waiting = prune._one_waits(cast(Any, None))
     prune._prune_pool(cast(Any, There(*names)), lambda: {"/pool/base-a.iso"}, waiting=waiting, dry_run=False)
     assert names == left

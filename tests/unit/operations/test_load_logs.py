@@ -15,8 +15,8 @@ from lab_fakes import PAYLOAD, Api, FakeLab, machine
 from winlab import run
 from winlab.adapters.guests import agent
 from winlab.adapters.vm import domains
-from winlab.design import contract
 from winlab.design.catalog.artifact import ContainerImage
+from winlab.design.contract import on_both
 from winlab.design.plan.tags import Tag
 from winlab.engine import engine
 from winlab.errors import GuestError, HostError, NotFoundError, OffError, UnreachableError, UsageError, WinlabError
@@ -302,7 +302,7 @@ def test_logs_have_conditions_events_and_logs(lab: FakeLab) -> None:
         ]
     }
     api = Api({"get node": NODE, "get events": events})
-    (report,) = logs.gather([machine("node-1")], lab.standing, api, contract.Logs(lines=7))
+    (report,) = logs.gather([machine("node-1")], lab.standing, api, on_both.Logs(lines=7))
     assert report == logs.NodeDiagnostics(
         "node-1",
         ["Ready=True KubeletReady: ready"],
@@ -326,7 +326,7 @@ def test_missing_answers_are_reported_and_the_rest_is_shown(lab: FakeLab, monkey
     api = Api({"get node": HostError("kubectl did not end")})
     monkeypatch.setattr(agent, "texts", lambda *_: {})
     machines = [machine("node-1"), machine("node-2"), machine("node-3", state="off")]
-    one, two, three = logs.gather(machines, lab.standing, api, contract.Logs(lines=5))
+    one, two, three = logs.gather(machines, lab.standing, api, on_both.Logs(lines=5))
     assert one.logs == {"kubelet": "x"}
     assert one.problems == ["The API server: kubectl did not end"]
     assert two.problems[1:] == ["The node: It does not answer. port closed"]
@@ -357,7 +357,7 @@ def test_an_unresponsive_node_is_asked_another_way(
 
     lab.script = script
     monkeypatch.setattr(agent, "texts", lambda *_: told)
-    (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
+    (report,) = logs.gather([machine("node-1")], lab.standing, None, on_both.Logs(lines=5))
     assert report.logs == logs_shown
     assert report.problems == ["The node: 'node-1' does not answer WinRM.", f"What is above came {how}."]
 
@@ -378,8 +378,8 @@ def test_an_api_server_that_is_off_is_not_asked(lab: FakeLab, monkeypatch: pytes
 def test_a_node_outside_the_cluster_and_a_lab_without_one(lab: FakeLab) -> None:
     lab.script = lambda tag, name, settings: {"logs": {}}
     (report,) = logs.gather(
-        [machine("node-1")], lab.standing, Api({"get events": {"items": []}}), contract.Logs(lines=5)
+        [machine("node-1")], lab.standing, Api({"get events": {"items": []}}), on_both.Logs(lines=5)
     )
     assert report.conditions == ["It is not in the cluster."]
-    (report,) = logs.gather([machine("node-1")], lab.standing, None, contract.Logs(lines=5))
+    (report,) = logs.gather([machine("node-1")], lab.standing, None, on_both.Logs(lines=5))
     assert (report.conditions, report.problems) == ([], [])

@@ -14,7 +14,7 @@ import runs
 import sites
 
 from winlab import files
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.engine.run import Run, Sources
@@ -49,7 +49,7 @@ class Source:
 def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """A lab that has everything."""
     IN_DRIVE.clear()
-    monkeypatch.setattr(domains, "medium", lambda _conn, one, _drive: Path(IN_DRIVE[one.domain]))
+    monkeypatch.setattr(devices, "medium", lambda _conn, one, _drive: Path(IN_DRIVE[one.domain]))
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     kubectl = tmp_path / "kubectl"
     kubectl.touch()

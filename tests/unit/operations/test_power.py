@@ -21,7 +21,7 @@ from switched import NOW, Played, lab
 from winlab import Lab
 from winlab.adapters.kube import expiry, kubeconfig
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains, pushed
+from winlab.adapters.vm import domains, pushed, resources
 from winlab.adapters.vm import faults as faults_of_vm
 from winlab.adapters.vm.pushed import Pushed
 from winlab.design import fault
@@ -45,7 +45,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
         monkeypatch.setattr(power, "time", SimpleNamespace(time=lambda: NOW))
         LabFolder("lab").make()
         monkeypatch.setattr(LabFolder, "credentials", lambda _: None)
-        monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1 << 20)
+        monkeypatch.setattr(resources, "free_memory_mib", lambda _: 1 << 20)
         yield made
 
 
@@ -189,7 +189,7 @@ def test_an_unknown_name_touches_nothing(played: Played, verb: Any, name: str, n
 
 
 def test_memory_is_checked_before_anything_starts(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "free_memory_mib", lambda _: 1023)
+    monkeypatch.setattr(resources, "free_memory_mib", lambda _: 1023)
     power.start("lab", Site(), (), Ear())  # they have theirs
     power.stop("lab", Site(), (), Ear())
     with pytest.raises(HostError, match="need 1024 MiB") as caught:

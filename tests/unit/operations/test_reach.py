@@ -12,7 +12,7 @@ import pytest
 from sites import FakeSite
 
 from winlab.adapters.remote import Remote
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import display
 from winlab.errors import OffError, UnreachableError, UsageError
 from winlab.operations import look, reach
 
@@ -76,7 +76,7 @@ def test_a_connection_that_is_lost_is_reported_as_such(guest: Guest, monkeypatch
 
 
 def test_the_screen_of_a_node_on_another_host_comes_by_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(domains, "vnc", lambda *_: ("127.0.0.1", 5901))
+    monkeypatch.setattr(display, "vnc", lambda *_: ("127.0.0.1", 5901))
     monkeypatch.setattr(look, "find_node", lambda *_: lab_fakes.machine("node-1"))
     credentials = SimpleNamespace(nodes={"node-1": SimpleNamespace(vnc_password="secret")})
     monkeypatch.setattr("winlab.lab_folder.LabFolder.credentials", lambda _: credentials)

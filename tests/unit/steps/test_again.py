@@ -14,9 +14,9 @@ import runs
 
 from winlab.adapters.vm import domains
 from winlab.design.cni.model import NodeNetwork
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.distribution.kubeadm.config import JoinCredentials
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.step import Step
 from winlab.errors import GuestError, UnreachableError
 from winlab.events import Quiet

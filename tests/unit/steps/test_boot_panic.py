@@ -11,7 +11,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.vm import domains, first_boot
+from winlab.adapters.vm import display, domains, first_boot, power
 from winlab.design.plan.facts import HostFacts
 from winlab.engine.run import Outputs
 from winlab.engine.step import Step
@@ -68,9 +68,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         pool = SimpleNamespace(exists=lambda _: True, download=download)
         monkeypatch.setattr(domains, "state", lambda *_: "running")
-        monkeypatch.setattr(domains, "reset", guest.reset)
+        monkeypatch.setattr(power, "reset", guest.reset)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
-        monkeypatch.setattr(domains, "look", lambda *_: b"")
+        monkeypatch.setattr(display, "look", lambda *_: b"")
         monkeypatch.setattr(boot.Login, "answers", lambda _: guest.resets == guest.panics)
         monkeypatch.setattr(first_boot, "is_marked", lambda *_: guest.marked)
         monkeypatch.setattr(first_boot, "unmark", guest.unmark)
@@ -101,7 +101,7 @@ def test_a_machine_that_restarts_repeatedly_is_reported(
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     step = started(guest, plans.KVM, "node-1")
     monkeypatch.setattr(domains, "written_bytes", guest.written)
-    monkeypatch.setattr(domains, "look", lambda *_: b"P6\n4 2\n255\n" + bytes(24))
+    monkeypatch.setattr(display, "look", lambda *_: b"P6\n4 2\n255\n" + bytes(24))
     monkeypatch.setattr(evidence, "collect", lambda *_: (tmp_path, ["Setup: 0x80070570"]))
     with pytest.raises(StalledError, match="6 times in phase 'specialize'") as caught:
         step.run(SimpleNamespace(say=lambda text, _part=None: said.append(text)))

@@ -14,7 +14,7 @@ import runs
 import sites
 from lab_fakes import machine
 
-from winlab.adapters.vm import crash, domains
+from winlab.adapters.vm import crash, domains, power
 from winlab.adapters.vm.crash import Crash
 from winlab.errors import GuestError, HostError
 from winlab.events import Event, NodeCrashed, Quiet, Told
@@ -149,8 +149,8 @@ class Domain:
 def test_the_same_command_starts_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain()
     monkeypatch.setattr(domains, "get", lambda *_: domain)
-    domains.start(None, MACHINE)
-    domains.start(None, MACHINE)
+    power.start(None, MACHINE)
+    power.start(None, MACHINE)
     assert domain.done == ["destroy", "create"]
 
 

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.vm import domains
-from winlab.design import contract
-from winlab.design.contract import Call
+from winlab.design.contract import on_both
+from winlab.design.contract.call import Call
 from winlab.design.plan import credentials, tags
 from winlab.design.plan.model import Plan
 from winlab.design.plan.tags import Tag
@@ -41,9 +41,9 @@ class Node:
     stops: dict[int, Callable[[], Exception]] = field(default_factory=dict)  # call -> what happens
     after: int = 0  # how many changes a call that is stopped has made
     keeps: bool = False  # whether the former key stays
-    calls: list[contract.Logins] = field(default_factory=list)
+    calls: list[on_both.Logins] = field(default_factory=list)
 
-    def take(self, call: contract.Logins) -> None:
+    def take(self, call: on_both.Logins) -> None:
         self.calls.append(call)
         stop = self.stops.pop(len(self.calls), None)
         changes: list[Callable[[], None]] = [
@@ -63,7 +63,7 @@ class Node:
             self.keys.discard(call.former)
 
 
-def issuer(call: contract.Logins) -> bytes | None:
+def issuer(call: on_both.Logins) -> bytes | None:
     _, certificate, _ = pkcs12.load_key_and_certificates(base64.b64decode(call.pfx), call.pfx_password.encode())
     assert certificate is not None
     return issuer_of(certificate)
@@ -149,10 +149,10 @@ class Scripts:
         return self._node().name
 
     def run(self, call: Call[Any], _heard: object = None) -> object:
-        assert isinstance(call, contract.Logins)
+        assert isinstance(call, on_both.Logins)
         call.settings(self.tag.os)
         self._node().take(call)
-        return contract.Changed(changed=True)
+        return on_both.Changed(changed=True)
 
 
 class World:

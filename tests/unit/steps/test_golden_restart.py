@@ -10,8 +10,8 @@ import pytest
 import runs
 
 from winlab.adapters.vm import domains
-from winlab.design import contract
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call, R
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.errors import GuestError
@@ -30,7 +30,7 @@ class There:
     def run(self, call: Call[R], *_: Any) -> R:
         if call.script == "status":
             return answers.result(call, {"boot_time": str(self.starts), "boot_id": str(self.starts)})
-        assert isinstance(call, contract.Seal)
+        assert isinstance(call, on_windows.Seal)
         self.asked.append("seal" if call.begin else "look")
         return answers.result(call, {"restart": self.starts < self.restarts})
 

@@ -15,8 +15,8 @@ from clones import REHEARSAL, Network, make
 
 from winlab.adapters.overlay import ovn
 from winlab.adapters.vm.connection import Connection, connected
-from winlab.design import contract
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call, R
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError, UnreachableError, WinlabError
 from winlab.events import Quiet
@@ -45,11 +45,11 @@ class Guest:
     def run(self, call: Call[R], *_: Any) -> R:
         if not self.answers:
             raise UnreachableError("It does not answer.")
-        if isinstance(call, contract.Seal):
+        if isinstance(call, on_windows.Seal):
             self.noted.append(self.note.exists())
             if call.begin and self.killed:
                 raise KeyboardInterrupt  # as close to a kill as a test can get
-        self.asked.append("look" if isinstance(call, contract.Seal) and not call.begin else call.script)
+        self.asked.append("look" if isinstance(call, on_windows.Seal) and not call.begin else call.script)
         return answers.result(call, self.sysprep if call.script == "sealed" else {"restart": False})
 
     def disconnect(self) -> None:

@@ -16,7 +16,7 @@ from lxml import etree
 from writing import Writing
 
 from winlab import account
-from winlab.adapters.vm import domains, first_boot
+from winlab.adapters.vm import domains, first_boot, resources
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.design.plan import tags
 from winlab.design.plan.model import Plan
@@ -150,7 +150,7 @@ def test_the_reason_of_a_pause_is_reported(reason: int, errors: dict[str, int], 
 
 def test_a_paused_machine_has_its_memory_already(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     others = sum(node.memory_mib for node in machine.plan.nodes[1:])
-    monkeypatch.setattr(domains, "free_memory_mib", lambda _: others)
+    monkeypatch.setattr(resources, "free_memory_mib", lambda _: others)
     machine.domain.suspend()
     room.require_for(machine.plan, machine.run.hypervisors)
     machine.domain.destroy()
@@ -163,7 +163,7 @@ def test_copies_made_together_need_memory_for_all_of_them(machine: Machine, monk
     machine.domain.destroy()
     whole = sum(node.memory_mib for node in machine.plan.nodes)
     half = {node.name: 0.5 for node in machine.plan.nodes}
-    monkeypatch.setattr(domains, "free_memory_mib", lambda _: whole)
+    monkeypatch.setattr(resources, "free_memory_mib", lambda _: whole)
     room.require_for(machine.plan, machine.run.hypervisors, shares=half, copies=2)
     with pytest.raises(HostError, match=f"3 copies need {whole * 3 // 2} MiB of memory"):
         room.require_for(machine.plan, machine.run.hypervisors, shares=half, copies=3)

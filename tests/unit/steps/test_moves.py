@@ -62,7 +62,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done, in its order."""
     found: list[str] = []
     monkeypatch.setattr(moves.disks, "collect", lambda *_: found.append("collect"))
-    monkeypatch.setattr(moves.domains, "set_autostart", lambda *_, **__: None)
+    monkeypatch.setattr(moves.power, "set_autostart", lambda *_, **__: None)
     monkeypatch.setattr(moves.domains, "state", lambda *_: "off")
     monkeypatch.setattr(moves.domains, "remove", lambda *_: found.append("remove"))
     monkeypatch.setattr(moves.definitions, "with_secrets", lambda *_: "<domain/>")
@@ -145,8 +145,8 @@ def test_of_two_machines_the_one_counts_that_ran_last(
     monkeypatch.setattr(moves.domains, "state", lambda conn, _node: states[conn])
     monkeypatch.setattr(moves.domains, "find", lambda *_: object())
     monkeypatch.setattr(moves.domains, "remove", lambda conn, _node: gone.append(conn))
-    monkeypatch.setattr(moves.domains, "resume", lambda *_: None)
-    monkeypatch.setattr(moves.domains, "set_autostart", lambda *_, **__: None)
+    monkeypatch.setattr(moves.power, "resume", lambda *_: None)
+    monkeypatch.setattr(moves.power, "set_autostart", lambda *_, **__: None)
     monkeypatch.setattr(moves.disks, "collect", lambda *_: [])
     moves.recover(move, cold=cold)
     assert gone == ["here" if kept == "there" else "there"]

@@ -10,7 +10,7 @@ import pytest
 import runs
 
 from winlab import files
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices
 from winlab.design.catalog.artifact import Artifact, Obtained, Program
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.system import LINUX, WINDOWS
@@ -65,7 +65,7 @@ def test_a_lab_without_a_folder_creates_none(monkeypatch: pytest.MonkeyPatch, tm
     """``image build`` makes the CD in the name of a lab that does not exist."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(devices, "medium", lambda *_: None)
     monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
     (tmp_path / "x").touch()
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
@@ -89,7 +89,7 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
     """A checkout may come with another user's spec, and the host runs its kubectl."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(devices, "medium", lambda *_: None)
     monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
     monkeypatch.setattr(payload, "_preloaded", lambda *_: None)
     asked: list[dict[str, Path]] = []
@@ -166,7 +166,7 @@ def test_the_host_runs_containerd_only_where_a_digest_verifies_it(
 ) -> None:
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("WINLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(domains, "medium", lambda *_: None)
+    monkeypatch.setattr(devices, "medium", lambda *_: None)
     monkeypatch.setattr(PayloadCd, "write", lambda _self, path: path.write_bytes(b"CD"))
     ran: list[str] = []
 

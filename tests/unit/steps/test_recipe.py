@@ -7,15 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+import external
 import plans
 import pytest
 import runs
 from clones import REHEARSAL, make
 
-from winlab.adapters.vm import domains
-from winlab.design import spec as specs
-from winlab.design.plan import existing
-from winlab.design.plan import make as planning
+from winlab.adapters.vm import devices, domains
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.model import Plan
 from winlab.engine.state import State
@@ -60,16 +58,6 @@ def before(steps: Iterable[Step], state: State) -> set[State]:
             found |= by_state[one].states
             left.append(one)
     return found
-
-
-def joining(*changes: str) -> Plan:
-    cluster = existing.ForeignCluster(
-        server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca="", version="v1.36.1",
-        pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni=None,
-        cni_note="it has no DaemonSet of a CNI", nodes=("cp",),
-    )  # fmt: skip
-    wanted = specs.load("1-1-1", changes)
-    return planning.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster)
 
 
 @pytest.mark.parametrize("source", ["1-0-1", "1-1-1", "3-2-1"])
@@ -125,7 +113,7 @@ def test_controllers_join_one_after_the_other_and_before_linux_workers() -> None
 
 @pytest.mark.parametrize("changes", [(REHEARSAL,), ("workers.os=debian-13",), (REHEARSAL, "linux_workers.count=2")])
 def test_a_lab_that_joins_has_no_cluster_of_its_own(changes: tuple[str, ...]) -> None:
-    steps = compose(created(joining(*changes), admin="admin"))
+    steps = compose(created(external.make(*changes), admin="admin"))
     found = set(titles(steps))
     assert {"kubectl", "kubeconfig", "ready node-1", "cluster objects"} <= found
     assert not found & {"cluster DNS", "init controller-1"}
@@ -200,7 +188,7 @@ def test_another_lab_s_payload_does_not_count_for_the_builder(monkeypatch: pytes
     """``image build`` plans in the name of the default lab, which may exist and have the CD in its drive."""
     plan = make(REHEARSAL)
     assert plan.builders
-    monkeypatch.setattr(domains, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
+    monkeypatch.setattr(devices, "medium", lambda *_: Path("base-kubernetes-0123.iso"))
     pool = type("Pool", (), {"is_complete": lambda *_: True})()
     steps = recipe.golden_build(runs.run(plan, pool=pool), plan.builders, SUPPLY, alone=True)
     assert not runs.titled(steps, "payload windows").done()

@@ -7,11 +7,11 @@ import fcntl
 import json
 import os
 import shutil
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import waits
 
 from winlab import files, locks
 from winlab.errors import AccessError, HostError, UsageError
@@ -262,31 +262,9 @@ def test_prune_keeps_what_is_named_and_what_is_in_use(kept: Store[Item]) -> None
     assert kept.lookup(KEY) == item
 
 
-class Lines(Quiet):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.told = threading.Event()
-
-    def say(self, text: str, fraction: float | None = None) -> None:
-        self.lines.append(text)
-        self.told.set()
-
-
 def test_a_wait_for_a_lock_says_what_it_waits_for(kept: Store[Item]) -> None:
-    lines, done = Lines(), threading.Event()
-
-    def other() -> None:
-        with kept.locked(KEY, lines, "making this"):
-            done.set()
-
-    with kept.locked(KEY, Quiet(), "making this"):
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert lines.told.wait(5)
-        assert not done.is_set()
-    thread.join(5)
-    assert done.is_set()
-    assert f"another winlab (process {os.getpid()}) is making this" in lines.lines[0]
+    said = waits(lambda progress: kept.locked(KEY, progress, "making this"))
+    assert f"another winlab (process {os.getpid()}) is making this" in said
 
 
 def test_a_lock_is_free_when_its_holder_is_gone(kept: Store[Item]) -> None:

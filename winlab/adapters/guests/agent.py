@@ -11,7 +11,7 @@ from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.vm import agent
 from winlab.adapters.vm.connection import Connection
 from winlab.adapters.vm.domains import Named
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -48,7 +48,7 @@ class AgentGuest:
         """See :class:`winlab.adapters.guests.base.Guest`: there is nothing to close."""
 
 
-def texts(conn: Connection, machine: Named, tag: Tag, folder: LabFolder, call: contract.Logs) -> dict[str, str]:
+def texts(conn: Connection, machine: Named, tag: Tag, folder: LabFolder, call: on_both.Logs) -> dict[str, str]:
     """What the agent shows of a running guest, by name: why logins fail, and the logs if the payload CD is inserted.
 
     Empty if the guest has no responding agent.

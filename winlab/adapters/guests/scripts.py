@@ -1,8 +1,8 @@
 """Runs winlab's scripts in a node: settings go in, a result comes out.
 
-The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; contract.py has each one's
-name, settings and result. The settings go in on the standard input, so that no secret is ever a process's argument. The
-result is one line of JSON, the last that the script prints. Earlier lines are shown as progress.
+The scripts are the package unattend/linux/winlab_node and unattend/windows/worker/*.ps1; winlab/design/contract has
+each one's name, settings and result. The settings go in on the standard input, so that no secret is ever a process's
+argument. The result is one line of JSON, the last that the script prints. Earlier lines are shown as progress.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from winlab import documents, stopping
 from winlab.adapters.guests import base, systems
 from winlab.adapters.guests.connect import change, connect
 from winlab.adapters.guests.silence import Silence
-from winlab.design.contract import WORK, Call, R
+from winlab.design.contract.call import WORK, Call, R
 from winlab.design.plan import facts
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestCommandError, GuestError, SilentError, UnreachableError, WinlabError, logs

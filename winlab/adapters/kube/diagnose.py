@@ -7,7 +7,7 @@ from typing import Any
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.errors import WinlabError
 
 LINES = 8  # of each log
@@ -91,7 +91,7 @@ def explain(kubectl: Kubectl, guest: NodeScripts, node: str) -> str:
     except WinlabError as error:
         facts.append(f"the API server: {error.what}")
     try:
-        logs = guest.run(contract.Logs()).logs
+        logs = guest.run(on_both.Logs()).logs
         for name, text in logs.items():
             facts += [f"{name}: {line}" for line in telling(text.splitlines())]
     except WinlabError as error:

@@ -14,7 +14,7 @@ from winlab.adapters.vm.domains import Named
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan, VolumePlan
+from winlab.design.plan.node_plan import NodePlan, VolumePlan
 
 
 def live(host: Hypervisor, node: NodePlan) -> VolumePlan:

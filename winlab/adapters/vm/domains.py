@@ -1,4 +1,4 @@
-"""Domains: define, start, inspect, remove.
+"""Domains: define, find, inspect, resize, remove.
 
 winlab recognizes its own by their tags and identifies each by its UUID. A name can be changed, and can be another's.
 """
@@ -8,19 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
-from xml.sax.saxutils import quoteattr
 
 import libvirt
 from lxml import etree
 
 from winlab import account
-from winlab.adapters.vm import screen
 from winlab.adapters.vm.connection import answering, explained
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
-from winlab.errors import ConflictError, NotFoundError, WinlabError
+from winlab.errors import ConflictError, NotFoundError
 
 STATES = {
     libvirt.VIR_DOMAIN_RUNNING: "running",
@@ -34,8 +31,6 @@ STATES = {
 OFF = ("off",)
 CRASHED = "crashed"  # its kernel crashed and reported that; its memory and its screen do not change
 PAUSED = ("paused", "suspended")  # states that a resume ends
-
-KEY_ENTER = 28  # linux/input-event-codes.h
 
 
 class Named(Protocol):
@@ -233,49 +228,9 @@ def ended_in_order(conn: libvirt.virConnect, machine: Named) -> bool:
     return was_shut_down(conn, machine) or bool(get(conn, machine).hasManagedSaveImage())
 
 
-@answering()
-def inserted(conn: libvirt.virConnect, machine: Named) -> dict[str, Path]:
-    """The files of the CDs in the domain's drives, by target name."""
-    domain = find(conn, machine)
-    if domain is None:
-        return {}
-    root = etree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE).encode())
-    cds = [disk for disk in root.findall("devices/disk[@device='cdrom']") if disk.find("source") is not None]
-    return {str(disk.find("target").get("dev")): Path(str(disk.find("source").get("file"))) for disk in cds}
-
-
-@answering()
-def medium(conn: libvirt.virConnect, machine: Named, target: str) -> Path | None:
-    """The file of the CD that is in a drive now; None if the drive is empty or there is no such domain."""
-    domain = find(conn, machine)
-    if domain is None:
-        return None
-    source = etree.fromstring(domain.XMLDesc(0).encode()).find(f"devices/disk/target[@dev='{target}']/../source")
-    return None if source is None else Path(str(source.get("file")))
-
-
-@answering()
-def has_disk(conn: libvirt.virConnect, machine: Named, target: str) -> bool:
-    """Whether the domain has a disk with this target name."""
-    root = etree.fromstring(get(conn, machine).XMLDesc(0).encode())
-    return root.find(f"devices/disk/target[@dev='{target}']") is not None
-
-
 def now_and_later(domain: libvirt.virDomain) -> int:
     """The flags of a change that counts for the running domain, if it runs, and for later starts."""
     return int(libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0))
-
-
-def attach(conn: libvirt.virConnect, machine: Named, target: str, path: Path) -> None:
-    """Attach another qcow2 disk on virtio-scsi to the domain, now and for later starts."""
-    disk = (
-        f"<disk type='file' device='disk'><driver name='qemu' type='qcow2' discard='unmap'/>"
-        f"<source file={quoteattr(str(path))}/><target dev='{target}' bus='scsi'/></disk>"
-    )
-    domain = get(conn, machine)
-    flags = now_and_later(domain)
-    with explained(f"The disk '{path}' can't be attached to '{machine.domain}'."):
-        domain.attachDeviceFlags(disk, flags)
 
 
 @answering()
@@ -293,101 +248,17 @@ def files(conn: libvirt.virConnect) -> set[str]:
     return paths
 
 
-def insert(conn: libvirt.virConnect, machine: Named, target: str, bus: str, path: Path) -> None:
-    """Insert a CD (a file) into a drive instead of its present one, now and for later starts."""
-    _change(conn, machine, target, bus, f"<source file={quoteattr(str(path))}/>")
-
-
-def eject(conn: libvirt.virConnect, machine: Named, target: str, bus: str = "sata") -> None:
-    """Take the CD out of a drive, now and for later starts."""
-    _change(conn, machine, target, bus, "")
-
-
-def _change(conn: libvirt.virConnect, machine: Named, target: str, bus: str, source: str) -> None:
-    domain = get(conn, machine)
-    drive = (
-        f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/>{source}"
-        f"<target dev='{target}' bus='{bus}'/><readonly/></disk>"
-    )
-    flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | libvirt.VIR_DOMAIN_DEVICE_MODIFY_FORCE
-    if domain.isActive():
-        flags |= libvirt.VIR_DOMAIN_AFFECT_LIVE
-    cure = "Run the same command again; if its machine has ended meanwhile, that starts it."
-    with explained(f"The CD in '{target}' of '{machine.domain}' can't be changed.", cure):
-        domain.updateDeviceFlags(drive, flags)
-
-
-def define_and_start(conn: libvirt.virConnect, machine: Named, xml: str) -> None:
-    """Define the domain as this user's, and start it; one that is paused is resumed. Safe to repeat."""
+def define(conn: libvirt.virConnect, machine: Named, xml: str) -> None:
+    """Define the domain as this user's. Safe to repeat."""
     with explained(f"The domain '{machine.domain}' can't be defined."):
         if find(conn, machine) is None:
             conn.defineXML(tags.new(xml, account.uid()))
-    start(conn, machine)
-
-
-def start(conn: libvirt.virConnect, machine: Named) -> None:
-    """Start the domain; one that is paused is resumed, one that crashed is started again. Safe to repeat."""
-    domain = get(conn, machine)
-    with explained(
-        f"The domain '{domain.name()}' can't be started.",
-        cure="'winlab doctor' says whether the host is ready for labs.",
-        evidence=f"/var/log/libvirt/qemu/{domain.name()}.log",
-    ):
-        if domain.isActive() and domain.state()[0] == libvirt.VIR_DOMAIN_CRASHED:
-            domain.destroy()
-        if not domain.isActive():
-            domain.create()
-    resume(conn, machine)
-
-
-def suspend(conn: libvirt.virConnect, machine: Named) -> None:
-    """Stop a running domain's processors; its memory stays as it is. Safe to repeat."""
-    domain = get(conn, machine)
-    with explained(f"The domain '{machine.domain}' can't be suspended."):
-        if domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING:
-            domain.suspend()
-
-
-def press_power(conn: libvirt.virConnect, machine: Named) -> None:
-    """Press the power button (ACPI). The guest decides what to do; nothing happens if it is already off."""
-    domain = get(conn, machine)
-    with explained(f"The power button of '{machine.domain}' can't be pressed."):
-        if domain.isActive():
-            domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
-
-
-def cut_power(conn: libvirt.virConnect, machine: Named) -> None:
-    """Switch the domain off at once, as by its plug. Safe to repeat."""
-    domain = get(conn, machine)
-    with explained(f"The power of '{machine.domain}' can't be cut."):
-        if domain.isActive():
-            domain.destroy()
-
-
-def set_autostart(conn: libvirt.virConnect, machine: Named, *, wanted: bool) -> bool:
-    """Set whether libvirt starts the domain when it starts with the host; returns whether that changed."""
-    domain = get(conn, machine)
-    with explained(f"Whether '{machine.domain}' starts with the host can't be changed."):
-        if bool(domain.autostart()) == wanted:
-            return False
-        domain.setAutostart(int(wanted))
-        return True
 
 
 @answering()
 def memory_mib(conn: libvirt.virConnect, machine: Named) -> int:
     """The domain's memory, in MiB."""
     return int(get(conn, machine).maxMemory()) >> 10
-
-
-def resume(conn: libvirt.virConnect, machine: Named) -> None:
-    """Resume the domain if it is paused."""
-    domain = get(conn, machine)
-    with explained(
-        f"The domain '{domain.name()}' can't be resumed.", evidence=f"/var/log/libvirt/qemu/{domain.name()}.log"
-    ):
-        if domain.state()[0] == libvirt.VIR_DOMAIN_PAUSED:
-            domain.resume()
 
 
 @answering()
@@ -466,54 +337,6 @@ def remove(conn: libvirt.virConnect, machine: Named) -> bool:
     return True
 
 
-@answering()
-def free_memory_mib(conn: libvirt.virConnect) -> int:
-    """How much memory the hypervisor could give to guests now, in MiB: free memory and caches."""
-    stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
-    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
-
-
-@contextmanager
-def paused(conn: libvirt.virConnect, machine: Named) -> Iterator[None]:
-    """Pause a running domain for the length of a with-block: QEMU then writes all buffered data to its disks' files."""
-    domain = get(conn, machine)
-    running = bool(domain.isActive()) and domain.state()[0] == libvirt.VIR_DOMAIN_RUNNING
-    with explained(f"The domain '{machine.domain}' can't be paused."):
-        if running:
-            domain.suspend()
-        try:
-            yield
-        finally:
-            if running:
-                domain.resume()
-
-
-def press_enter(conn: libvirt.virConnect, machine: Named) -> None:
-    """Press the Enter key for a tenth of a second."""
-    with explained(f"A key can't be sent to '{machine.domain}'."):
-        get(conn, machine).sendKey(libvirt.VIR_KEYCODE_SET_LINUX, 100, [KEY_ENTER], 1, 0)
-
-
-def reset(conn: libvirt.virConnect, machine: Named) -> None:
-    """Press the reset button."""
-    with explained(f"'{machine.domain}' can't be reset."):
-        get(conn, machine).reset(0)
-
-
-@answering()
-def vnc(conn: libvirt.virConnect, machine: Named) -> tuple[str, int]:
-    """Where the domain's VNC server listens: address and port.
-
-    :raises NotFoundError: it does not run.
-    """
-    root = etree.fromstring(get(conn, machine).XMLDesc(0).encode())
-    graphics = root.find("devices/graphics[@type='vnc']")
-    port = -1 if graphics is None else int(graphics.get("port", "-1"))
-    if graphics is None or port < 0:
-        raise NotFoundError(f"The domain '{machine.domain}' has no screen.", why="It is not running.")
-    return graphics.get("listen", "127.0.0.1"), port
-
-
 def written_bytes(conn: libvirt.virConnect, machine: Named) -> int:
     """How much the guest has written to its disks since it was started: a sign of life."""
     domain = find(conn, machine)
@@ -525,29 +348,3 @@ def written_bytes(conn: libvirt.virConnect, machine: Named) -> int:
         return sum(int(domain.blockStats(target)[3]) for target in targets)
     except libvirt.libvirtError:
         return 0  # it was just stopped
-
-
-def screenshot(conn: libvirt.virConnect, machine: Named) -> bytes:
-    """The domain's screen as PNG."""
-    return screen.converted(_screen(conn, machine), "PNG")
-
-
-def look(conn: libvirt.virConnect, machine: Named) -> bytes:
-    """The domain's screen as a binary PPM (:mod:`winlab.adapters.vm.screen`); empty if it can't be taken."""
-    try:
-        return screen.converted(_screen(conn, machine), "PPM")
-    except WinlabError:
-        return b""
-
-
-def _screen(conn: libvirt.virConnect, machine: Named) -> bytes:
-    domain = get(conn, machine)
-    stream = conn.newStream(0)
-    cure = "The node must be running: see 'winlab status'."
-    with explained(f"The screen of '{machine.domain}' can't be taken.", cure):
-        domain.screenshot(stream, 0, 0)
-        parts: list[bytes] = []
-        while chunk := stream.recv(1 << 16):
-            parts.append(chunk)
-        stream.finish()
-    return b"".join(parts)

@@ -7,7 +7,6 @@ from functools import partial
 import libvirt
 
 from winlab import stopping
-from winlab.adapters.vm import domains
 from winlab.adapters.vm.connection import answering
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import MARKER
@@ -43,6 +42,13 @@ def _answer(host: Hypervisor, lab: str) -> HostStock:
 
 
 @answering()
+def free_memory_mib(conn: libvirt.virConnect) -> int:
+    """How much memory the hypervisor could give to guests now, in MiB: free memory and caches."""
+    stats = conn.getMemoryStats(libvirt.VIR_NODE_MEMORY_STATS_ALL_CELLS)
+    return sum(int(stats.get(key, 0)) for key in ("free", "buffers", "cached")) // 1024
+
+
+@answering()
 def of(host: Hypervisor, lab: str) -> HostStock:
     """What a hypervisor has, also of a lab.
 
@@ -59,7 +65,7 @@ def of(host: Hypervisor, lab: str) -> HostStock:
         name=host.name,
         facts=host.facts,
         memory_mib=int(stats.get("total", 0)) >> 10,
-        free_mib=domains.free_memory_mib(host.conn),
+        free_mib=free_memory_mib(host.conn),
         promised_mib=sum(kib for kib, _ in promised) >> 10,
         cores=int(host.conn.getInfo()[2]),
         promised_cpus=sum(cpus for _, cpus in promised),

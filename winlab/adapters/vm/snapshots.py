@@ -16,7 +16,7 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab import stopping
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, power
 from winlab.adapters.vm.connection import Connection, answering, explained
 from winlab.adapters.vm.domains import Named, get
 
@@ -54,7 +54,7 @@ def end_save(conn: Connection, machine: Named) -> bool:
     with suppress(libvirt.libvirtError):  # it does nothing with the domain
         domain.abortJob()
     was_paused = domains.state(conn, machine) in domains.PAUSED
-    domains.resume(conn, machine)
+    power.resume(conn, machine)
     return was_paused
 
 

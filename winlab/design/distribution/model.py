@@ -10,7 +10,7 @@ from typing import Any, Literal
 from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
 from winlab.design.cni.model import ConfigMapEntry
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.system import LINUX, System, SystemName, Taint
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from winlab.design.contract import Faults
+from winlab.design.contract.on_both import Faults
 from winlab.design.system import System
 from winlab.errors import UsageError
 

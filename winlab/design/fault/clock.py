@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from winlab.design.contract import Faults
+from winlab.design.contract.on_both import Faults
 from winlab.design.fault.base import InnerFault, Places
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

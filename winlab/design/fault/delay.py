@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from winlab.design.contract import LinkFault
+from winlab.design.contract.on_both import LinkFault
 from winlab.design.fault.base import Place
 from winlab.design.fault.link import PacketFault
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from winlab.design.contract import Faults
+from winlab.design.contract.on_both import Faults
 from winlab.design.fault.base import InnerFault, Places
 
 UNITS = {"": 1} | {

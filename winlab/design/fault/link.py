@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 
-from winlab.design.contract import Faults, LinkFault
+from winlab.design.contract.on_both import Faults, LinkFault
 from winlab.design.fault.base import InnerFault, Place, Places
 from winlab.errors import UsageError
 

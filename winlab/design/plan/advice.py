@@ -5,7 +5,8 @@ from __future__ import annotations
 from winlab.design.catalog import recipes, versions
 from winlab.design.catalog.versions import build_number
 from winlab.design.plan import resolvers
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.spec.sizes import human
 
 

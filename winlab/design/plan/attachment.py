@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from winlab.design.plan import addresses
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import AttachmentPlan
+from winlab.design.plan.network_plan import AttachmentPlan
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
     from winlab.design.plan.existing import ForeignCluster, LocalBridge
-    from winlab.design.plan.model import NodePlan
+    from winlab.design.plan.node_plan import NodePlan
     from winlab.design.spec.model import Spec
 
 PREFIXES = range(16, 26)  # of networks that workers can be attached to, as of network.cidr

@@ -12,7 +12,10 @@ from typing import Any, Literal
 
 from winlab.design.catalog import distributions
 from winlab.design.plan.addon_plan import AddonPlan
-from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
+from winlab.design.plan.cluster_plan import ClusterPlan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.network_plan import NetworkPlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.proxy import Proxy
 from winlab.design.spec.sizes import human
 

@@ -13,12 +13,14 @@ from winlab.design.cni.routed import Routed
 from winlab.design.distribution import known
 from winlab.design.distribution.model import Distribution
 from winlab.design.plan import addresses
-from winlab.design.plan.model import ClusterPlan, windows_releases
+from winlab.design.plan.cluster_plan import ClusterPlan
+from winlab.design.plan.node_plan import windows_releases
 from winlab.errors import UsageError
 
 if TYPE_CHECKING:
     from winlab.design.plan.existing import ForeignCluster
-    from winlab.design.plan.model import NodePlan, Plan
+    from winlab.design.plan.model import Plan
+    from winlab.design.plan.node_plan import NodePlan
     from winlab.design.spec.model import Spec
 
 API_PORT = 6443

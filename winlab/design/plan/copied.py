@@ -14,7 +14,8 @@ from winlab.design.plan import addresses
 from winlab.design.plan.cluster import API_PORT
 from winlab.design.plan.facts import MachineFacts
 from winlab.design.plan.lab_name import check_lab_name
-from winlab.design.plan.model import NodePlan, Plan, VolumePlan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, VolumePlan
 from winlab.design.plan.placement import RECORDED, Placement
 from winlab.design.spec.hosts import Group
 from winlab.design.spec.model import Spec

@@ -15,7 +15,8 @@ from winlab.design.catalog import recipes
 from winlab.design.plan import addresses
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.lab_name import GOLDEN
-from winlab.design.plan.model import NodePlan, Plan, VolumePlan, WindowsNode, WindowsPlan, sha256_of
+from winlab.design.plan.model import Plan, sha256_of
+from winlab.design.plan.node_plan import NodePlan, VolumePlan, WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.pools import FIRST_PLACES
 from winlab.errors import UsageError

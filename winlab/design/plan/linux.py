@@ -5,7 +5,7 @@ from __future__ import annotations
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan.machine import Place, base_volume
-from winlab.design.plan.model import LinuxNode, VolumePlan
+from winlab.design.plan.node_plan import LinuxNode, VolumePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Controllers
 from winlab.design.spec.pools import Pool

@@ -11,11 +11,14 @@ from winlab import settings
 from winlab.design.catalog import recipes
 from winlab.design.plan import addons, addresses, attachment, golden, linux, placement, resolvers, windows
 from winlab.design.plan import cluster as clusters
+from winlab.design.plan.cluster_plan import ClusterPlan
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.design.plan.kept import Kept
 from winlab.design.plan.lab_name import check_lab_name
 from winlab.design.plan.machine import Place
-from winlab.design.plan.model import ClusterPlan, NetworkPlan, NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.network_plan import NetworkPlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec import pools
 from winlab.design.spec.model import Spec

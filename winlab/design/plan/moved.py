@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.hosts import Group
 from winlab.design.spec.model import Spec
 from winlab.errors import ConflictError

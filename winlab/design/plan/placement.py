@@ -13,7 +13,8 @@ from types import MappingProxyType
 
 from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.plan.hosts import HostStock, gib
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.spec.hosts import Group
 from winlab.design.spec.model import Spec
 from winlab.design.spec.pools import LINUX_POOL

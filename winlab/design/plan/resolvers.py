@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv4Network
 
-from winlab.design.plan.model import ClusterPlan, Plan
+from winlab.design.plan.cluster_plan import ClusterPlan
+from winlab.design.plan.model import Plan
 from winlab.design.spec.networks import THIS_NETWORK
 from winlab.errors import UsageError
 

@@ -17,7 +17,8 @@ from winlab.design.plan import addresses
 from winlab.design.system import System, SystemName
 
 if TYPE_CHECKING:
-    from winlab.design.plan.model import NodePlan, Plan
+    from winlab.design.plan.model import Plan
+    from winlab.design.plan.node_plan import NodePlan
 
 NAMESPACE = "urn:winlab:"  # of the tag in a domain's metadata, in every version
 XMLNS = f"{NAMESPACE}domain:1"

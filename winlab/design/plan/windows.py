@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.plan.machine import Place, base_volume
-from winlab.design.plan.model import VolumePlan, WindowsNode, WindowsPlan
+from winlab.design.plan.node_plan import VolumePlan, WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.pools import Pool
 

@@ -13,7 +13,8 @@ from lxml import etree
 
 from winlab import data
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.render import answer_limits, proxy
 from winlab.design.render.templates import Expand, for_own, for_xml
 from winlab.errors import UsageError

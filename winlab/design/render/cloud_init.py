@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import proxy
 from winlab.design.render.templates import for_yaml
 

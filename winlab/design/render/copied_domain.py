@@ -13,7 +13,8 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.domain import serial_log
 
 MEMORY = f"{tags.NAMESPACE}memory:1"  # of the element by which libvirt's hook knows the file of the guest's memory

@@ -15,7 +15,8 @@ from lxml.builder import E as X
 
 from winlab import settings
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan, VolumePlan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, VolumePlan
 
 # QEMU before 10 under TCG faults in cmpxchg16b when a guest has two CPUs. Windows refuses to boot without the
 # instruction, so only guests that can do without it lose it.

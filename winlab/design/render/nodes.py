@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from winlab.design import cni, contract
+from winlab.design import cni
 from winlab.design.cni.model import HALF, SERVER_NAME, Endpoint, NodeNetwork
+from winlab.design.contract import on_both
+from winlab.design.contract.call import Call
 from winlab.design.distribution.model import ClusterSettings, Member, controller_taints, worker_taints
 from winlab.design.plan.cluster import network
 from winlab.design.plan.credentials import Credentials
-from winlab.design.plan.model import NodePlan, Plan, windows_releases
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, windows_releases
 from winlab.design.render import runtime_classes
 from winlab.design.render.templates import Expand
 
@@ -95,27 +98,27 @@ class NodeFiles(ABC):
         """
 
     @abstractmethod
-    def cni(self, share: NodeNetwork) -> contract.Cni:
+    def cni(self, share: NodeNetwork) -> on_both.Cni:
         """The node's CNI configuration.
 
         :param share: the node with its pod network.
         """
 
     @abstractmethod
-    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork]) -> Iterator[contract.Call[Any]]:
+    def calls(self, share: NodeNetwork, shares: Sequence[NodeNetwork]) -> Iterator[Call[Any]]:
         """The scripts that are run in the node, in order, with placeholders for what is not known before.
 
         :param share: the node with its pod network; *shares*: all nodes with theirs.
         """
 
 
-def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> contract.Routes | None:
+def routes(plan: Plan, node: NodePlan, shares: Sequence[NodeNetwork]) -> on_both.Routes | None:
     """The routes to other nodes' pods on a node itself; None if the lab's router has them."""
     profile = cni.get(plan.cluster.profile)
     masquerade = profile.masquerade(network(plan))
     if masquerade is None:
         return None
     own = profile.routes(network(plan), list(shares))[node.name]
-    return contract.Routes(
-        routes=[contract.RouteSetting(to=route.cidr, via=route.via) for route in own], masquerade=masquerade
+    return on_both.Routes(
+        routes=[on_both.RouteSetting(to=route.cidr, via=route.via) for route in own], masquerade=masquerade
     )

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from winlab.design import contract
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.contract import on_linux
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.spec.proxy import Proxy
 
 UNIT = "/etc/systemd/system/containerd.service.d/winlab-proxy.conf"
@@ -47,18 +48,18 @@ def environment(plan: Plan) -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-def containerd_files(plan: Plan) -> dict[str, contract.NodeFile]:
+def containerd_files(plan: Plan) -> dict[str, on_linux.NodeFile]:
     """The files by which containerd has the variables on Linux; none without a proxy."""
     if not (variables := environment(plan)):
         return {}
     lines = "".join(f'{name}="{value}"\n' for name, value in variables.items())
     return {
-        UNIT: contract.NodeFile(f"[Service]\nEnvironmentFile={ENVIRONMENT}\n"),
-        ENVIRONMENT: contract.NodeFile(lines, "0600", "root:root"),
+        UNIT: on_linux.NodeFile(f"[Service]\nEnvironmentFile={ENVIRONMENT}\n"),
+        ENVIRONMENT: on_linux.NodeFile(lines, "0600", "root:root"),
     }
 
 
-def login_files(plan: Plan, node: LinuxNode) -> dict[str, contract.NodeFile]:
+def login_files(plan: Plan, node: LinuxNode) -> dict[str, on_linux.NodeFile]:
     """The files for apt and for login shells on Linux, for the node's user; none without a proxy."""
     variables, owner = environment(plan), f"root:{node.user}"
     if not variables:
@@ -66,8 +67,8 @@ def login_files(plan: Plan, node: LinuxNode) -> dict[str, contract.NodeFile]:
     lower = {name.lower(): value for name, value in variables.items()}
     profile = "".join(f"export {name}='{value}'\n" for name, value in (lower | variables).items())
     return {
-        APT: contract.NodeFile(_apt(plan), "0640", owner),
-        PROFILE: contract.NodeFile(profile, "0640", owner),
+        APT: on_linux.NodeFile(_apt(plan), "0640", owner),
+        PROFILE: on_linux.NodeFile(profile, "0640", owner),
     }
 
 

@@ -17,7 +17,7 @@ from lxml import etree
 
 from winlab import settings
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import UsageError
 
 # Which elements may be in which, by their paths; others have none. "*": any, as long as their values are plain, because

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from winlab.design.plan.model import NodePlan, Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan, WindowsNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.nodes import NodeFiles
 from winlab.design.render.windows import WindowsFiles

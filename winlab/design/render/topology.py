@@ -15,7 +15,8 @@ from winlab.design import cni
 from winlab.design.plan import addresses, tags
 from winlab.design.plan.cluster import API_PORT, network
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 
 LEASE_SECONDS = 86400
 BRIDGED = 1000  # the priority of what may not leave for a network of this host that the lab is attached to

@@ -9,7 +9,7 @@ from functools import partial
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.vm import domains
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import GuestError
 from winlab.events import Progress

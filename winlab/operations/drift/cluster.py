@@ -8,7 +8,7 @@ from typing import Any
 
 from winlab.adapters.kube import diagnose, identity
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.errors import NotFoundError, WinlabError

@@ -7,7 +7,7 @@ from functools import partial
 
 from winlab.adapters.vm import definitions, disks, domains, machine_xml
 from winlab.adapters.vm.machine_xml import Other
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.design.render.domain import STORE_DRIVE
 from winlab.engine.run import Run

@@ -11,7 +11,8 @@ from winlab import settings
 from winlab.adapters.overlay.differences import Difference
 from winlab.adapters.vm import definitions, machine_xml
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render.topology import topology
 from winlab.engine.run import Run
 from winlab.errors import HostError

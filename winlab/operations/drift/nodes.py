@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 
 from winlab.adapters.vm import domains
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.engine.state import Kind
 from winlab.errors import WinlabError, logs

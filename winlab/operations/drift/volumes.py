@@ -15,7 +15,7 @@ from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.events import Progress
 from winlab.operations.drift.model import Drift, Finding, Subject

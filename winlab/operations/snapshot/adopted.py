@@ -20,7 +20,8 @@ from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, volume_names
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.design.plan.lab_name import check_lab_name
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.placement import CHOSEN
 from winlab.design.spec.model import Spec
 from winlab.errors import UsageError

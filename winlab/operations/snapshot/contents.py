@@ -7,7 +7,7 @@ from pathlib import PurePath
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain
 from winlab.errors import ConflictError, HostError
 from winlab.snapshots import Drive, Id

@@ -10,12 +10,13 @@ from pathlib import Path
 
 from winlab import account, files, snapshots
 from winlab.adapters.kube import kubeconfig, reduced
-from winlab.adapters.vm import agent, disks, domains
+from winlab.adapters.vm import agent, disks, domains, power
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.domains import Machine
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.design.plan import addresses, copied, tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.placement import CHOSEN, Placement
 from winlab.design.plan.stock import Stock
 from winlab.design.render import copied_domain
@@ -189,7 +190,7 @@ class _Copying:
             folder.write(folder.path / COPYING, f"{self._snapshot.id}\n")
         self._provide_kubectl(folder)
         for machine in under.hypervisors.machines(plan.lab):
-            domains.cut_power(under.hypervisors.on(machine).conn, machine)
+            power.cut_power(under.hypervisors.on(machine).conn, machine)
         self._write_folder(folder)
         under.run(Forecast(self._run.pace.known, [plan]).steps(self._steps(definitions)), "clone")
         self._remove_others()

@@ -7,12 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 
-from winlab.adapters.vm import domains, guest_memory, save_image
+from winlab.adapters.vm import guest_memory, power, save_image
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.guest_memory import Split, StreamError
 from winlab.adapters.vm.hypervisor import Hypervisor
 from winlab.adapters.vm.volumes import StoragePool
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain
 from winlab.errors import HostError, WinlabError
 from winlab.events import Progress
@@ -104,9 +104,9 @@ def restore(
         machines.restore(host.conn, node, pool.path(image))
         if shared:
             _require_shared(host, node, memory, saved_node.sample)
-        domains.resume(host.conn, node)
+        power.resume(host.conn, node)
     except BaseException:
-        domains.cut_power(host.conn, node)
+        power.cut_power(host.conn, node)
         raise
     finally:
         pool.delete(image)

@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from winlab import snapshots
 from winlab.adapters.kube import kubeconfig
-from winlab.adapters.vm import disks, domains, first_boot
+from winlab.adapters.vm import disks, domains, first_boot, power
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain
 from winlab.engine.step import Load, Step
 from winlab.errors import ConflictError, GuestError, HostError
@@ -244,11 +245,11 @@ class _Saving:
 
         begun = time.monotonic()
         try:
-            _each(plan.nodes, lambda node: domains.suspend(self.under.hypervisors.on(node).conn, node))
+            _each(plan.nodes, lambda node: power.suspend(self.under.hypervisors.on(node).conn, node))
             progress.say(f"the memory of {len(plan.nodes)} machines, which are paused")
             _each(plan.nodes, save_one)
         finally:
-            _each(plan.nodes, lambda node: domains.resume(self.under.hypervisors.on(node).conn, node))
+            _each(plan.nodes, lambda node: power.resume(self.under.hypervisors.on(node).conn, node))
             self.paused = time.monotonic() - begun
         for host in self.under.hypervisors:
             host.pool.refresh()  # libvirt made the overlays and images beside its list of volumes

@@ -20,7 +20,7 @@ from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import volume_names
 from winlab.design.plan.facts import HYPERVISOR
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import saved_domain
 from winlab.errors import HostError, TransferError, UsageError, WinlabError
 from winlab.events import Listener, Progress

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from winlab.adapters.kube import authority, kubeconfig, reduced
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.engine.run import Run
 from winlab.engine.step import Step
 from winlab.engine.wait import Met, Waiting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import cloud_init
 from winlab.engine.run import Run
 from winlab.engine.step import Step

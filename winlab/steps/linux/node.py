@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
-from winlab.design.plan.model import LinuxNode
+from winlab.design.contract import on_linux
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -26,7 +26,7 @@ def steps(run: Run, node: LinuxNode) -> list[Step]:
     return [_prepare(run, node), *join, _cni(run, node)]
 
 
-def differing(facts: contract.LinuxFacts, wanted: contract.Prepare) -> list[str]:
+def differing(facts: on_linux.LinuxFacts, wanted: on_linux.Prepare) -> list[str]:
     """What differs on a prepared node from what was rendered, by name: files, the kernel's settings, programs.
 
     :param facts: the answer to :func:`question`.
@@ -36,12 +36,12 @@ def differing(facts: contract.LinuxFacts, wanted: contract.Prepare) -> list[str]
     return [*differ, *facts.left_over, *facts.differing, *programs]
 
 
-def question(wanted: contract.Prepare) -> contract.LinuxStatus:
+def question(wanted: on_linux.Prepare) -> on_linux.LinuxStatus:
     """The query to a node whose answer is compared with what is rendered for it."""
-    return contract.LinuxStatus(files=tuple(wanted.files))
+    return on_linux.LinuxStatus(files=tuple(wanted.files))
 
 
-def _same(there: contract.FileFacts | None, wanted: contract.NodeFile) -> bool:
+def _same(there: on_linux.FileFacts | None, wanted: on_linux.NodeFile) -> bool:
     return (
         there is not None
         and there.sha256 == hashlib.sha256(wanted.content.encode()).hexdigest()
@@ -81,7 +81,7 @@ def _cni(run: Run, node: LinuxNode) -> Step:
 
     def done(there: NodeScripts) -> bool:
         wanted = LinuxFiles(run.plan, node).cni(pod_network.share(run, node)).files
-        return pod_network.same_files(there.run(contract.LinuxStatus()).cni, wanted)
+        return pod_network.same_files(there.run(on_linux.LinuxStatus()).cni, wanted)
 
     after, also = [MEMBER(run.lab, node.name)], [PODS_CONNECTED(run.lab, node.name)]
     return Step(CNI(run.lab, node.name), work, run.asks(node, done), after, also, usual=3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from winlab import documents
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.engine.step import Step

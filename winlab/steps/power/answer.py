@@ -8,7 +8,7 @@ from contextlib import suppress
 from winlab import settings
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
-from winlab.adapters.vm import domains, first_boot
+from winlab.adapters.vm import domains, first_boot, power
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
 from winlab.engine.step import Step
@@ -139,7 +139,7 @@ class _Wait:
             )
         self._resets += 1
         self._progress.say(f"the emulated kernel of {node} panicked ({panic}): restarting the machine")
-        domains.reset(self._subject.host.conn, self._subject)
+        power.reset(self._subject.host.conn, self._subject)
         self._begun = time.monotonic()
 
     def _stalled(self) -> StalledError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from winlab.adapters.guests.connect import connect
 from winlab.adapters.guests.systems import ways
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, power
 from winlab.design.render.domain import serial_log
 from winlab.engine import wait
 from winlab.engine.state import State
@@ -35,7 +35,7 @@ def step(subject: Subject, after: Iterable[State] = (), *, force: bool = False) 
     def work(progress: Progress) -> None:
         if force:
             progress.say(f"cutting the power of {subject.name}")
-            domains.cut_power(subject.host.conn, subject)
+            power.cut_power(subject.host.conn, subject)
             return
         shut_down(subject, progress)
 
@@ -55,12 +55,12 @@ def shut_down(subject: Subject, progress: Progress) -> None:
     """
     if subject.state == domains.CRASHED:
         progress.say(f"{subject.name} crashed: cutting its power")
-        domains.cut_power(subject.host.conn, subject)
+        power.cut_power(subject.host.conn, subject)
         return
     if subject.state in domains.PAUSED:
         require_writable_disk(subject.host, subject)
         await_memory(subject.host, subject, progress)
-        domains.resume(subject.host.conn, subject)
+        power.resume(subject.host.conn, subject)
     _Shutdown(subject, progress).run()
 
 
@@ -100,7 +100,7 @@ class _Shutdown:
                 guest.close()
         except WinlabError:
             pass  # it does not answer, is shutting down, or this account has no credentials for it
-        domains.press_power(self._subject.host.conn, self._subject)
+        power.press_power(self._subject.host.conn, self._subject)
         return "by its power button"
 
     def _stalled(self, seconds: float) -> StalledError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, power
 from winlab.engine.state import State
 from winlab.engine.step import Step
 from winlab.errors import GuestError
@@ -27,7 +27,7 @@ def start(subject: Subject, after: Iterable[State] = ()) -> Step:
         tell_crash(subject.host.conn, subject, progress)
         progress.say(f"{subject.name} is {state}")
         subject.since, subject.booted = time.time(), state in (*domains.OFF, domains.CRASHED)
-        domains.start(subject.host.conn, subject)
+        power.start(subject.host.conn, subject)
 
     def done() -> bool:
         return subject.state == "running"
@@ -46,7 +46,7 @@ def suspend(subject: Subject) -> Step:
                 cure="Wait until it is off or runs; 'winlab status' says which.",
             )
         progress.say(f"stopping the processors of {subject.name}")
-        domains.suspend(subject.host.conn, subject)
+        power.suspend(subject.host.conn, subject)
 
     def done() -> bool:
         return subject.state in domains.PAUSED

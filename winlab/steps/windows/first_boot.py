@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import devices
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer
 from winlab.engine.run import Run
@@ -99,13 +99,13 @@ def detach(run: Run, node: WindowsNode) -> Step:
 
     def there() -> list[str]:
         # the CD with Kubernetes stays: it is put into one of the drives afterwards
-        cds = domains.inserted(run.on(node).conn, node)
+        cds = devices.inserted(run.on(node).conn, node)
         return [target for target, path in cds.items() if path.name in names]
 
     def work(progress: Progress) -> None:
         for target in there():
             progress.say(f"taking out the CD in {target}")
-            domains.eject(run.on(node).conn, node, target)
+            devices.eject(run.on(node).conn, node, target)
         for name in names:
             run.on(node).pool.delete(name)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.engine.run import Run
 from winlab.engine.step import Step

@@ -18,10 +18,13 @@ from typing import Literal, TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.adapters.vm import domains
-from winlab.design import cni, contract
-from winlab.design.contract import Call, R, Service, WindowsFacts
-from winlab.design.plan.model import WindowsNode
+from winlab.adapters.vm import display, domains
+from winlab.design import cni
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call, R
+from winlab.design.contract.on_both import Service
+from winlab.design.contract.on_windows import WindowsFacts
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.render import kube_proxy
 from winlab.design.render.domain import serial_log
 from winlab.design.render.windows import WindowsFiles
@@ -125,7 +128,7 @@ def condition(run: Run, node: WindowsNode) -> Condition:
     :raises GuestError: it can't be asked.
     """
     with run.node(node) as there:
-        facts = there.run(contract.WindowsStatus())
+        facts = there.run(on_windows.WindowsStatus())
     services: dict[str, Service | Literal["stale"]] = {"containerd": facts.containerd.service}
     if facts.kubelet.joined:
         services["kubelet"] = facts.kubelet.service
@@ -160,7 +163,7 @@ class _Worker:
         answer therefore serves all of them, for :data:`FRESH` seconds or until one of them acts.
         """
         if self._told is None or time.monotonic() - self._told[0] > FRESH:
-            self._told = time.monotonic(), there.run(contract.WindowsStatus())
+            self._told = time.monotonic(), there.run(on_windows.WindowsStatus())
         return self._told[1]
 
     def at(self, kind: Kind) -> State:
@@ -211,7 +214,7 @@ class _Worker:
         tried: Counter[str] = Counter()
         for restarts in itertools.count():
             without = [title for title, times in tried.items() if times >= TRIES]
-            result = self.do(there, contract.Updates(without=without), progress)
+            result = self.do(there, on_windows.Updates(without=without), progress)
             for title in result.failed:
                 progress.say(f"not installed: {title}")
             if not result.restart:
@@ -225,7 +228,7 @@ class _Worker:
             self.restart(there, progress)
 
     def restart(self, there: NodeScripts, progress: Progress) -> None:
-        before = self.do(there, contract.WindowsStatus(), progress)
+        before = self.do(there, on_windows.WindowsStatus(), progress)
         progress.say("restarting Windows")
         _ask_restart(there)
         there.disconnect()
@@ -262,7 +265,7 @@ class _Worker:
         return (there or "") == (hashlib.sha256(wanted.encode()).hexdigest() if wanted else "")
 
     def binaries(self, there: NodeScripts, progress: Progress) -> None:
-        self.do(there, contract.Binaries(), progress)
+        self.do(there, on_windows.Binaries(), progress)
 
     def has_binaries(self, facts: WindowsFacts) -> bool:
         names = (*self.run.plan.cluster.membership.own_programs, "kubelet", "kube-proxy")
@@ -339,7 +342,7 @@ class _Worker:
             says = f"waiting for {self.node.name}'s network: its agent has not made the HNS endpoint '{name}'"
             pods = ""
             try:
-                endpoints = there.run(contract.WindowsStatus()).endpoints
+                endpoints = there.run(on_windows.WindowsStatus()).endpoints
                 if endpoints is None or name in endpoints:
                     return Met(None)
                 pods = pod_network.waiting_pods(kubectl, self.node.name)
@@ -385,12 +388,12 @@ class _Worker:
             if serial.beacon:
                 says += f"; it is up, and reports on its serial port: {printable(serial.beacon)}"
             try:
-                if met(there.run(contract.WindowsStatus())):
+                if met(there.run(on_windows.WindowsStatus())):
                     return Met(None)
             except UnreachableError:
                 require_no_crash(self.run.on(self.node).conn, self.run.lab, self.node, progress)
                 if series.is_due:
-                    series.add(domains.look(self.run.on(self.node).conn, self.node))
+                    series.add(display.look(self.run.on(self.node).conn, self.node))
                 unheard.look(serial.beacon)
             except GuestError as error:  # services start one by one: WinRM may answer first
                 says += f"; it says: {(error.why or error.what).splitlines()[0]}"

@@ -11,8 +11,9 @@ import time
 
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.guests.systems import ways
-from winlab.design import contract
-from winlab.design.contract import Probed
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import QUESTION
+from winlab.design.contract.on_windows import Probed
 from winlab.errors import GuestCommandError, GuestError, SilentError, logs
 from winlab.events import Progress
 from winlab.printable import printable
@@ -33,7 +34,7 @@ def check(there: NodeScripts, progress: Progress) -> None:
     progress.say("checking input, output, rights and the clock")
     asked = time.time()
     try:
-        facts = there.run(contract.Probe(text=TEXT, block=BLOCK), progress.say)
+        facts = there.run(on_windows.Probe(text=TEXT, block=BLOCK), progress.say)
     except SilentError as error:
         raise _unfit(there, [_silence(there)]) from error
     answered = time.time()
@@ -59,7 +60,7 @@ def _unfit(there: NodeScripts, problems: list[str]) -> GuestError:
 def _silence(there: NodeScripts) -> str:
     """Why the probe is silent: PowerShell begins a script only when its input has ended."""
     try:
-        there.execute([ways(there.tag.system).clock], silence=contract.QUESTION)  # without input
+        there.execute([ways(there.tag.system).clock], silence=QUESTION)  # without input
     except GuestError:
         return "powershell.exe does not answer, with input or without."
     return "Input does not end: a script waits for more."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab.adapters.vm import disks, domains
+from winlab.adapters.vm import disks, power
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.design.plan import golden
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Progress
@@ -46,7 +46,7 @@ def _files(run: Run, node: WindowsNode, folder: Path, progress: Progress) -> dic
     host, disk = run.on(node), folder / "disk.qcow2"
     volume = disks.live(host, node)
     progress.say("reading Windows Setup's logs off the disk")
-    with domains.paused(host.conn, node):
+    with power.paused(host.conn, node):
         _fetch(host.pool, volume.name, disk)
     # not the plan's backing: that is what a new disk would be based on
     above = disk

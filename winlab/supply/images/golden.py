@@ -12,7 +12,7 @@ from typing import Any
 
 from winlab import files
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.events import Progress
 from winlab.supply.images import cache
 from winlab.supply.images.cache import CachedImage

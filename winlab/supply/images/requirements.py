@@ -8,7 +8,8 @@ from pathlib import Path
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Recipe
 from winlab.design.cni import compatible
-from winlab.design.plan.model import Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Stock
 from winlab.design.render import answer as windows_files
 from winlab.errors import NotFoundError, UsageError

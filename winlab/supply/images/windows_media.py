@@ -9,7 +9,7 @@ from pathlib import Path
 from winlab import files, settings
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Download, Evaluation, Recipe
-from winlab.design.plan.model import WindowsNode, WindowsPlan
+from winlab.design.plan.node_plan import WindowsNode, WindowsPlan
 from winlab.design.plan.stock import Stock
 from winlab.errors import TransferError, UsageError
 from winlab.events import Progress

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.plan.stock import Material, Stock
 from winlab.errors import UsageError
 from winlab.supply.media import drivers

@@ -13,7 +13,8 @@ import pytest
 from winlab.adapters.guests import base
 from winlab.adapters.guests import scripts as nodes
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
+from winlab.design.contract import on_both, on_linux, on_windows
+from winlab.design.contract.call import Call, CallResult
 from winlab.design.distribution.kubeadm.calls import RunKubeadm
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -27,7 +28,7 @@ def tag(system: str) -> Tag:
     )  # fmt: skip
 
 
-def fresh(result: type[contract.CallResult], **changed: Any) -> dict[str, Any]:
+def fresh(result: type[CallResult], **changed: Any) -> dict[str, Any]:
     """The result of a script of a fresh guest, with some fields changed."""
     return {**answers.FRESH[result], **changed}
 
@@ -84,7 +85,7 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
     heard: list[str] = []
     secret = "abcdef.0123456789abcdef"
     call = RunKubeadm(arguments=["join"], configuration=secret)
-    assert login("linux", guest).run(call, heard.append) == contract.Changed(changed=True)
+    assert login("linux", guest).run(call, heard.append) == on_both.Changed(changed=True)
     assert heard == ["[preflight] Running", "joined"]
     line, stdin = guest.asked[-1]
     assert line == "sudo python3 /run/winlab/node.pyz run-kubeadm"
@@ -95,14 +96,14 @@ def test_settings_go_in_by_stdin_and_the_last_line_is_the_result(login: Callable
 def test_the_script_is_uploaded_once(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
-    node.run(contract.Logs())
-    node.run(contract.Logs())
+    node.run(on_both.Logs())
+    node.run(on_both.Logs())
     assert sum("cat >" in line for line, _ in guest.asked) == 1
 
 
 def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"payload.json": (0, b"E:\r\n", b""), "logs.ps1": (0, b'{"logs": {"kubelet": "x"}}\r\n', b"")})
-    assert login("windows", guest).run(contract.Logs()).logs == {"kubelet": "x"}
+    assert login("windows", guest).run(on_both.Logs()).logs == {"kubelet": "x"}
     assert guest.asked[-1][0] == (
         "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File E:\\scripts\\logs.ps1"
     )
@@ -111,7 +112,7 @@ def test_windows_scripts_run_from_the_drive_that_has_them(login: Callable[[str, 
 def test_no_drive_with_the_cd(login: Callable[[str, Guest], NodeScripts], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes.time, "sleep", lambda _seconds: None)
     with pytest.raises(GuestError, match="does not see winlab's payload CD"):
-        login("windows", Guest({})).run(contract.Logs())
+        login("windows", Guest({})).run(on_both.Logs())
 
 
 @pytest.mark.parametrize(
@@ -126,23 +127,23 @@ def test_failures_are_repeated(
     login: Callable[[str, Guest], NodeScripts], code: int, out: bytes, err: bytes, says: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
-        login("linux", Guest({"load": (code, out, err)})).run(contract.LoadImages())
+        login("linux", Guest({"load": (code, out, err)})).run(on_both.LoadImages())
     assert says in str(caught.value)
 
 
 @pytest.mark.parametrize("out", [b"", b"no json\n", b"[1]\n", b'{"a":' * 100_000])
 def test_no_result_is_a_failure(login: Callable[[str, Guest], NodeScripts], out: bytes) -> None:
     with pytest.raises(GuestError, match="result"):
-        login("linux", Guest({"logs": (0, out, b"")})).run(contract.Logs())
+        login("linux", Guest({"logs": (0, out, b"")})).run(on_both.Logs())
 
 
 def test_a_lost_connection_is_closed(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"logs": (0, LOGS, b"")})
     node = login("linux", guest)
-    node.run(contract.Logs())
+    node.run(on_both.Logs())
     guest.lost = True
     with pytest.raises(UnreachableError):
-        node.run(contract.Logs())
+        node.run(on_both.Logs())
     assert guest.closed
 
 
@@ -158,7 +159,7 @@ def test_a_line_is_reported_at_once(login: Callable[[str, Guest], NodeScripts]) 
                 stdout(b'{"changed": false}\n')
             return 0
 
-    assert not login("linux", Hanging({})).run(contract.LoadImages(), heard.append).changed
+    assert not login("linux", Hanging({})).run(on_both.LoadImages(), heard.append).changed
     assert heard == ["importing a.tar"]
 
 
@@ -185,7 +186,7 @@ def test_a_cd_that_vanishes_briefly_is_searched_again(
         return Guest.execute(guest, command, *streams, **others)
 
     monkeypatch.setattr(guest, "execute", moved)
-    assert node.run(contract.Logs()).logs == {}
+    assert node.run(on_both.Logs()).logs == {}
     assert len(tries) == 3
 
 
@@ -195,25 +196,25 @@ def test_a_cd_that_does_not_come_back_is_reported(
     monkeypatch.setattr(base, "PAUSE", 0)
     guest = Guest({"for %d": (0, b"E:", b""), "-File": (0xFFFD0000, b"", b"does not exist.")})
     with pytest.raises(GuestError, match="'logs' failed") as caught:
-        login("windows", guest).run(contract.Logs())
+        login("windows", guest).run(on_both.Logs())
     assert "does not exist" in caught.value.why
 
 
 @pytest.mark.parametrize(
     ("call", "told", "field"),
     [
-        (contract.LoadImages(), {}, "changed"),
-        (contract.LoadImages(), {"changed": "true"}, "changed"),
-        (contract.LoadImages(), {"changed": 1}, "changed"),
-        (contract.Push(program="kubelet", restore=False), {"changed": True, "sha256": None}, "sha256"),
-        (contract.Logs(), {"logs": {"kubelet": ["a", "b"]}}, "logs.kubelet"),
-        (contract.LinuxStatus(), fresh(contract.LinuxFacts, kubelet={}), "kubelet.service"),
-        (contract.LinuxStatus(), fresh(contract.LinuxFacts, containerd={"service": "hung"}), "containerd.service"),
-        (contract.LinuxStatus(), fresh(contract.LinuxFacts, pushed="kubelet"), "pushed"),
+        (on_both.LoadImages(), {}, "changed"),
+        (on_both.LoadImages(), {"changed": "true"}, "changed"),
+        (on_both.LoadImages(), {"changed": 1}, "changed"),
+        (on_both.Push(program="kubelet", restore=False), {"changed": True, "sha256": None}, "sha256"),
+        (on_both.Logs(), {"logs": {"kubelet": ["a", "b"]}}, "logs.kubelet"),
+        (on_linux.LinuxStatus(), fresh(on_linux.LinuxFacts, kubelet={}), "kubelet.service"),
+        (on_linux.LinuxStatus(), fresh(on_linux.LinuxFacts, containerd={"service": "hung"}), "containerd.service"),
+        (on_linux.LinuxStatus(), fresh(on_linux.LinuxFacts, pushed="kubelet"), "pushed"),
     ],
 )
 def test_a_malformed_result_is_not_trusted(
-    login: Callable[[str, Guest], NodeScripts], call: contract.Call[Any], told: dict[str, Any], field: str
+    login: Callable[[str, Guest], NodeScripts], call: Call[Any], told: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(GuestError) as caught:
         login("linux", Guest({call.script: (0, json.dumps(told).encode(), b"")})).run(call)
@@ -223,11 +224,11 @@ def test_a_malformed_result_is_not_trusted(
 
 def test_unknown_fields_of_another_winlab_are_ignored(login: Callable[[str, Guest], NodeScripts]) -> None:
     guest = Guest({"load": (0, b'{"changed": true, "colour": "red"}', b"")})
-    assert login("linux", guest).run(contract.LoadImages()).changed
+    assert login("linux", guest).run(on_both.LoadImages()).changed
 
 
 def test_a_seal_that_needs_no_restart_reports_the_rest() -> None:
-    call = contract.Seal(generalize="", superseded=False, begin=True)
+    call = on_windows.Seal(generalize="", superseded=False, begin=True)
     assert call.read({"restart": True}, "golden", "lab").restart
     whole = {"restart": False, "build": "20348.1", "evaluation_minutes": None, "rearms": 3}
     assert call.read(whole, "golden", "lab").model_dump() == whole
@@ -237,11 +238,11 @@ def test_a_seal_that_needs_no_restart_reports_the_rest() -> None:
 
 
 def test_a_system_is_given_the_settings_that_it_knows() -> None:
-    call = contract.Routes(routes=[contract.RouteSetting("10.244.1.0/24", "10.77.0.12")], masquerade=None)
+    call = on_both.Routes(routes=[on_both.RouteSetting("10.244.1.0/24", "10.77.0.12")], masquerade=None)
     assert call.settings("windows") == {"routes": [{"to": "10.244.1.0/24", "via": "10.77.0.12"}]}
     assert call.settings("linux").keys() == {"routes", "masquerade"}
     with pytest.raises(AssertionError, match="no script 'prepare' on windows"):
-        contract.Prepare(files={}, services=[]).settings("windows")
+        on_linux.Prepare(files={}, services=[]).settings("windows")
 
 
 def test_a_line_that_never_ends_is_cut() -> None:
@@ -263,9 +264,9 @@ def test_a_node_that_prints_much_does_not_fill_the_hosts_memory(
     heard: list[str] = []
     long = b"a" * 5000
     with pytest.raises(GuestError, match="without a result"):
-        login("linux", Guest({"logs": (0, b'{"logs": {"kubelet": "' + long + b'"}}\n', b"")})).run(contract.Logs())
+        login("linux", Guest({"logs": (0, b'{"logs": {"kubelet": "' + long + b'"}}\n', b"")})).run(on_both.Logs())
     with pytest.raises(GuestError) as caught:
-        login("linux", Guest({"load": (1, long + b"\n{" + long + b"\n", b"")})).run(contract.LoadImages(), heard.append)
+        login("linux", Guest({"load": (1, long + b"\n{" + long + b"\n", b"")})).run(on_both.LoadImages(), heard.append)
     assert [len(line) for line in heard] == [100, 100]
     assert len(caught.value.why) <= 201
 

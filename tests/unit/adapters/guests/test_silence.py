@@ -14,8 +14,8 @@ from winrm.protocol import Protocol as Real
 
 from winlab.adapters.guests import connect, scripts, silence, winrm
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
-from winlab.design.contract import Call
+from winlab.design.contract import on_both, on_windows
+from winlab.design.contract.call import Call
 from winlab.design.plan import tags
 from winlab.errors import SilentError, UnreachableError
 from winlab.lab_folder import LabFolder
@@ -89,16 +89,16 @@ LONG = "123456789 " * 12
 @pytest.mark.parametrize(
     ("call", "scale", "limit"),
     [
-        (contract.WindowsStatus(), 1.0, 300),
-        (contract.Sealed(), 1.0, 300),
-        (contract.Logs(), 1.0, 300),
-        (contract.Logs(everything=True), 1.0, 600),
-        (contract.Probe(text="", block=LONG), 3.0, 450),
-        (contract.Binaries(), 1.0, 1800),
-        (contract.Features(features=[], release="2022"), 1.0, 3600),
-        (contract.LoadImages(), 1.0, 7200),
-        (contract.Updates(), 1.0, 21600),
-        (contract.Updates(), 3.0, 32400),
+        (on_windows.WindowsStatus(), 1.0, 300),
+        (on_windows.Sealed(), 1.0, 300),
+        (on_both.Logs(), 1.0, 300),
+        (on_both.Logs(everything=True), 1.0, 600),
+        (on_windows.Probe(text="", block=LONG), 3.0, 450),
+        (on_windows.Binaries(), 1.0, 1800),
+        (on_windows.Features(features=[], release="2022"), 1.0, 3600),
+        (on_both.LoadImages(), 1.0, 7200),
+        (on_windows.Updates(), 1.0, 21600),
+        (on_windows.Updates(), 3.0, 32400),
     ],
 )
 def test_a_silent_script_is_ended(protocol: Protocol, call: Call[Any], scale: float, limit: float) -> None:
@@ -122,7 +122,7 @@ def test_a_script_with_occasional_output_may_take_long(protocol: Protocol) -> No
     protocol.says[850.0] = (b"", b"", 0, False)  # an answer with nothing in it is none
     protocol.says[900.0] = (b'{"logs": {}}\r\n', b"", 0, True)
     heard: list[str] = []
-    assert node().run(contract.Logs(), heard.append).logs == {}
+    assert node().run(on_both.Logs(), heard.append).logs == {}
     assert heard.count("importing a.tar") == 8
     assert heard[2] == "'logs' in 'node-1' still runs after 162 s; nothing heard for 60 s"
 
@@ -130,7 +130,7 @@ def test_a_script_with_occasional_output_may_take_long(protocol: Protocol) -> No
 def test_its_last_output_is_reported(protocol: Protocol) -> None:
     protocol.says = {40.0: (b"winlab: begun\r\n", b"", 0, False)}
     with pytest.raises(SilentError) as caught:
-        node().run(contract.WindowsStatus())
+        node().run(on_windows.WindowsStatus())
     assert caught.value.why == "It has run for 345 s, and its last words were 303 s ago."
 
 

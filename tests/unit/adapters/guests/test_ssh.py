@@ -12,6 +12,7 @@ from pathlib import Path
 import paramiko
 import plans
 import pytest
+from sftp_peer import AnyLogin
 
 from winlab import stopping
 from winlab.adapters.guests import ssh
@@ -24,32 +25,17 @@ from winlab.lab_folder import LabFolder
 Play = Callable[[paramiko.Channel, "Sshd"], None]
 
 
-class Sshd(paramiko.ServerInterface):
+class Sshd(AnyLogin):
     """A node's ssh server. ``play`` answers each command."""
 
     def __init__(self, host_key: paramiko.PKey, play: Play) -> None:
-        self.here, there = socket.socketpair()
         self._play = play
-        self.transport = paramiko.Transport(there)
-        self.transport.add_server_key(host_key)
         self.commands: list[bytes] = []
-        self.transport.start_server(threading.Event(), self)
-
-    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        return paramiko.AUTH_SUCCESSFUL
-
-    def get_allowed_auths(self, username: str) -> str:
-        return "publickey"
-
-    def check_channel_request(self, kind: str, chanid: int) -> int:
-        return paramiko.OPEN_SUCCEEDED
+        super().__init__(host_key)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.commands.append(command)
-        answer = threading.Timer(0.1, self._play, (channel, self))  # after the request was granted
-        answer.daemon = True
-        answer.start()
-        return True
+        return self.answer(self._play, channel, self)
 
 
 Login = Callable[[Play], tuple[SshGuest, Sshd]]

@@ -12,7 +12,7 @@ from windows_ways import Agent, Refused, Windows
 from winlab.adapters.guests import agent, base, connect
 from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.vm import agent as channel
-from winlab.design import contract
+from winlab.design.contract import on_both
 from winlab.design.plan import tags
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError
@@ -131,13 +131,13 @@ def test_each_change_is_reported_once(windows: Windows, clock: runs.Clock) -> No
     for _ in range(2):
         with NodeScripts(tag(), FOLDER, 1.0) as there:
             there.tell = told.append
-            there.run(contract.LoadImages())
+            there.run(on_both.LoadImages())
     assert [(one.transport, one.unresponsive, one.sign) for one in told] == [("ssh", ("winrm",), "ssh")]
     assert told[0].text == "'node-1' is up but does not answer WinRM: winlab uses ssh instead."
     windows.deaf = set()
     with NodeScripts(tag(), FOLDER, 1.0) as there:
         there.tell = told.append
-        there.run(contract.LoadImages())
+        there.run(on_both.LoadImages())
     assert [one.transport for one in told] == ["ssh", "winrm"]
 
 
@@ -150,7 +150,7 @@ def inside(monkeypatch: pytest.MonkeyPatch, windows: Windows) -> Agent:
 
 
 def test_the_agent_reports_why_logins_fail(inside: Agent) -> None:
-    texts = agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs())
+    texts = agent.texts(None, MACHINE, tag(), FOLDER, on_both.Logs())
     assert texts["kubelet"] == "it \N{REPLACEMENT CHARACTER}[2J started"
     assert texts["network"].startswith("ipconfig.exe /all: \N{REPLACEMENT CHARACTER}[31mfine")
     assert texts.keys() >= {"ports", "winrm", "sshd", "firewall", "bootstrap"}
@@ -160,13 +160,13 @@ def test_the_agent_reports_why_logins_fail(inside: Agent) -> None:
 
 def test_without_an_agent_nothing_is_reported(inside: Agent) -> None:
     inside.is_there = False
-    assert agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs()) == {}
+    assert agent.texts(None, MACHINE, tag(), FOLDER, on_both.Logs()) == {}
     assert len(inside.asked) == 1
 
 
 def test_an_agent_that_does_not_start_programs_says_so(inside: Agent) -> None:
     inside.says["guest-exec"] = Refused("Command guest-exec has been disabled", 1)
-    assert "has been disabled" in agent.texts(None, MACHINE, tag(), FOLDER, contract.Logs())["network"]
+    assert "has been disabled" in agent.texts(None, MACHINE, tag(), FOLDER, on_both.Logs())["network"]
 
 
 @pytest.mark.parametrize("answer", ["no json", "[]", '{"return": 7}', '{"return": {"pid": "7"}}', '{"return": []}'])

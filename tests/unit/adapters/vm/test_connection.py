@@ -10,7 +10,7 @@ import libvirt
 import pytest
 from lab_fakes import machine
 
-from winlab.adapters.vm import connection, domains
+from winlab.adapters.vm import connection, domains, resources
 from winlab.adapters.vm.connection import explained
 from winlab.adapters.vm.volumes import StoragePool
 from winlab.errors import HostError, WinlabError
@@ -51,7 +51,7 @@ ASKED: dict[str, Callable[[Any], object]] = {
     "find": lambda conn: domains.find(conn, ONE),
     "state": lambda conn: domains.state(conn, ONE),
     "tag": lambda conn: domains.tag_of(conn, ONE),
-    "memory": domains.free_memory_mib,
+    "memory": resources.free_memory_mib,
     "files": domains.files,
     "volume": lambda conn: StoragePool(conn).exists("x"),
     "names": lambda conn: StoragePool(conn).names(),

@@ -16,12 +16,12 @@ from lxml import etree
 from lxml.builder import E as X
 
 from winlab.adapters import traces
-from winlab.adapters.vm import disks, domains, machine_xml
+from winlab.adapters.vm import devices, disks, domains, machine_xml
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.adapters.vm.volumes import MARKER, StoragePool
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import domain as domain_file
 from winlab.events import Quiet
 from winlab.steps import machines, payload
@@ -196,7 +196,7 @@ def test_a_machine_that_starts_over_keeps_what_is_frozen(host: Host) -> None:
 
 def test_a_store_is_made_beside_a_frozen_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     attached: list[str] = []
-    monkeypatch.setattr(domains, "attach", lambda *row: attached.append(row[-1].name))
+    monkeypatch.setattr(devices, "attach", lambda *row: attached.append(row[-1].name))
     host.pool.add(STORE, BASE)
     host.pool.add("lab@ready.node-1.store.qcow2", STORE)
     host.pool.add(DISK, BASE)

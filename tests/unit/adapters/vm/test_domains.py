@@ -11,11 +11,12 @@ import pytest
 import sites
 from lxml import etree
 
-from winlab.adapters.vm import definitions, domains, first_boot
+from winlab.adapters.vm import definitions, domains, first_boot, power
 from winlab.adapters.vm.connection import Connection, connected
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design.plan import tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import ConflictError, NotFoundError
 from winlab.operations import making
 
@@ -71,7 +72,7 @@ def test_a_lab_of_an_earlier_version_keeps_working(conn: Connection) -> None:
     assert domains.tag_of(conn, node) == tags.of(CI, node)
     (found,) = domains.machines(conn, "ci")
     assert (found.domain, found.uuid) == (old_name(CI, node), node.uuid)
-    domains.start(conn, node)
+    power.start(conn, node)
     assert domains.is_running(conn, found)
     recorded = CI.model_copy(
         update={"nodes": tuple(one.model_copy(update={"domain": old_name(CI, one)}) for one in CI.nodes)}
@@ -91,7 +92,7 @@ def test_a_machine_of_another_lab_is_never_touched_by_its_name(conn: Connection)
     assert not domains.remove(conn, ours)
     assert definitions.persistent(conn, ours) is None
     with pytest.raises(NotFoundError):
-        domains.cut_power(conn, ours)
+        power.cut_power(conn, ours)
     with pytest.raises(ConflictError, match="is 'win-node-1' of the lab 'ci'"):
         domains.tag_of(conn, ours)
     plan = CI_WIN.model_copy(update={"nodes": (ours,)})
@@ -128,7 +129,8 @@ def test_a_machine_that_the_user_renamed_is_still_the_lab_s(conn: Connection) ->
     conn.defineXML(tags.new(xml(CI, node, name="mine"), 0)).create()
     assert domains.find(conn, node) is not None
     assert first_boot.is_marked(conn, node)
-    domains.define_and_start(conn, node, xml(CI, node))
+    domains.define(conn, node, xml(CI, node))
+    power.start(conn, node)
     assert names(conn) == {"mine"}
 
 

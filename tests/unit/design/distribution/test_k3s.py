@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import external
 import plans
 import pytest
 
@@ -13,7 +14,6 @@ from winlab.design.distribution import known
 from winlab.design.distribution.k3s import calls, dns, files
 from winlab.design.plan import changes, cluster, required
 from winlab.design.plan import make as planning
-from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render import nodes
 from winlab.design.render.linux import LinuxFiles
@@ -164,14 +164,9 @@ def test_what_does_not_go_with_k3s_is_refused(change: tuple[str, ...], what: str
 
 
 def test_a_lab_that_joins_has_no_distribution_to_choose() -> None:
-    foreign = ForeignCluster(
-        server="https://192.0.2.10:6443", advertised="", ca="CA", version="v1.36.1", pod_cidr="10.200.0.0/16",
-        service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
-        cni_note="Calico with VXLAN", nodes=("cp",), kind="k3s", proxies=(),
-    )  # fmt: skip
     wanted = spec.load("1-1-1", [WANTED])
     with pytest.raises(UsageError, match="the cluster exists already"):
-        planning.make(wanted, "lab", plans.KVM, plans.stock(wanted), foreign)
+        planning.make(wanted, "lab", plans.KVM, plans.stock(wanted), external.K3S)
 
 
 def test_a_standing_lab_keeps_its_distribution() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from winlab.design import contract, fault
+from winlab.design import fault
+from winlab.design.contract import on_both
 from winlab.design.fault import KINDS, clock, disk
 from winlab.design.fault.base import InnerFault, Place, SwitchFault
 from winlab.design.system import LINUX, WINDOWS
@@ -33,8 +34,8 @@ def made(kind: str, *nodes: str, **settings: object) -> fault.Fault:
     return fault.make(kind, nodes, **(settings or SETTINGS.get(kind, {})))
 
 
-def link(node: str, **what: int) -> contract.LinkFault:
-    return contract.LinkFault(mac=MAC[node], addresses=list(PLACES[node].sources), **what)
+def link(node: str, **what: int) -> on_both.LinkFault:
+    return on_both.LinkFault(mac=MAC[node], addresses=list(PLACES[node].sources), **what)
 
 
 def inner(kind: str, *nodes: str, **settings: object) -> InnerFault:
@@ -186,7 +187,7 @@ def test_a_fault_between_nodes_needs_a_second_node(kind: str) -> None:
 
 
 def test_a_node_s_call_has_all_of_its_faults() -> None:
-    call = contract.Faults()
+    call = on_both.Faults()
     for one in (inner("loss", "linux-1"), inner("delay", "linux-1", "win-1"), inner("clock", "linux-1"), inner("disk", "linux-1")):  # fmt: skip  # noqa: E501
         call = one.done_by("linux-1", PLACES, call)
     assert call.links == [
@@ -198,12 +199,12 @@ def test_a_node_s_call_has_all_of_its_faults() -> None:
 
 
 def test_a_peer_applies_the_fault_to_that_node_only() -> None:
-    call = inner("loss", "win-1").done_by("controller-1", PLACES, contract.Faults())
+    call = inner("loss", "win-1").done_by("controller-1", PLACES, on_both.Faults())
     assert call.links == [link("win-1", loss=20)]
 
 
 def test_of_two_faults_of_a_link_the_larger_counts() -> None:
-    call = contract.Faults()
+    call = on_both.Faults()
     for one in (inner("loss", "linux-1", percent=5), inner("loss", "linux-1", "win-1", percent=50)):
         call = one.done_by("linux-1", PLACES, call)
     assert {link.mac: link.loss for link in call.links or ()} == {

@@ -8,10 +8,11 @@ import plans
 import pytest
 
 from winlab.design import spec
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.plan import credentials, make, tags
 from winlab.design.plan.changes import changes
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import nodes
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.templates import expand

@@ -15,7 +15,7 @@ from winlab.design import spec
 from winlab.design.plan import placement
 from winlab.design.plan.facts import HYPERVISOR, MachineFacts
 from winlab.design.plan.hosts import HostStock
-from winlab.design.plan.model import LinuxNode, VolumePlan
+from winlab.design.plan.node_plan import LinuxNode, VolumePlan
 from winlab.design.render import folder
 from winlab.design.render.templates import expand
 from winlab.errors import HostError, UsageError, WinlabError

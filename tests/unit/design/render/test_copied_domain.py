@@ -10,7 +10,8 @@ from lxml import etree
 
 from winlab.design import spec
 from winlab.design.plan import copied, make, tags
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain, domain
 
 POOL = Path("/pool")

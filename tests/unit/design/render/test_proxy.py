@@ -9,10 +9,11 @@ import plans
 import pytest
 import yaml
 
-from winlab.design import contract
+from winlab.design.contract import on_linux
 from winlab.design.plan import credentials
 from winlab.design.plan.changes import changes
-from winlab.design.plan.model import LinuxNode, Plan, WindowsNode
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.design.render import answer, cloud_init, folder, proxy
 from winlab.design.render.linux import LinuxFiles
 from winlab.design.render.templates import expand
@@ -28,7 +29,7 @@ def make(*changes_: str, source: str = "1-1-1") -> Plan:
     return plans.make(plans.KVM, source, *changes_)
 
 
-def prepared(plan: Plan, name: str = "controller-1") -> contract.Prepare:
+def prepared(plan: Plan, name: str = "controller-1") -> on_linux.Prepare:
     node = plan.node(name)
     assert isinstance(node, LinuxNode)
     return LinuxFiles(plan, node).prepare()
@@ -98,7 +99,7 @@ def test_a_lab_without_a_cluster_has_exceptions_too() -> None:
 def test_containerd_on_linux_gets_it_from_a_file_that_only_root_reads() -> None:
     files = prepared(make(*SET)).files
     unit = files["/etc/systemd/system/containerd.service.d/winlab-proxy.conf"]
-    assert unit == contract.NodeFile("[Service]\nEnvironmentFile=/etc/containerd/proxy.env\n")
+    assert unit == on_linux.NodeFile("[Service]\nEnvironmentFile=/etc/containerd/proxy.env\n")
     given = files["/etc/containerd/proxy.env"]
     assert (given.mode, given.owner) == ("0600", "root:root")
     lines = dict(shlex.split(line)[0].split("=", 1) for line in given.content.splitlines())

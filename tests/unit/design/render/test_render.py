@@ -19,7 +19,7 @@ import unattend_check
 from winlab import data
 from winlab.design.catalog import recipes
 from winlab.design.plan import credentials
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import answer, answer_limits, cloud_init
 from winlab.design.render.templates import SOURCE, expand, unattend_password
 from winlab.errors import UsageError

@@ -9,7 +9,8 @@ import pytest
 
 from winlab.design import spec
 from winlab.design.plan import copied, make
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import copied_domain, domain, saved_domain
 from winlab.errors import UsageError
 

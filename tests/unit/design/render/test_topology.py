@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import external
 import plans
 import pytest
 
 from winlab.design import spec
 from winlab.design.plan import make as making
-from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.model import Plan
 from winlab.design.render.topology import topology
 from winlab.errors import UsageError
@@ -95,13 +95,6 @@ def test_nodes_send_from_their_own_addresses_and_their_pods(profile: str, pods: 
     ]
 
 
-CLUSTER = ForeignCluster(
-    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca="", version="v1.36.1",
-    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni=None,
-    cni_note="", nodes=("cp",),
-)  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("server", "reach", "need"),
     [
@@ -117,7 +110,7 @@ CLUSTER = ForeignCluster(
 def test_workers_that_would_not_reach_their_cluster_are_refused(server: str, reach: str, need: str | None) -> None:
     wanted = spec.load("1-1-1", ["workers.os=windows-rehearsal", f"network.reach={reach}"])
     words: dict[str, Any] = {"server": f"https://{server}:6443", "advertised": f"https://{server}:6443"}
-    cluster = replace(CLUSTER, **words)
+    cluster = replace(external.CLUSTER, **words)
     if need is None:
         assert making.make(wanted, "lab", plans.KVM, plans.stock(wanted), cluster).joins
         return

@@ -9,24 +9,17 @@ from typing import Any
 import plans
 import pytest
 import runs
-from certificates import CA
+from external import K3S
 
 from winlab.adapters.kube import identity
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import spec
 from winlab.design.plan import make as plan
-from winlab.design.plan.existing import ForeignCluster
 from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.operations.drift import cluster
 from winlab.operations.drift.model import Finding, Subject
 from winlab.steps.states import OBJECTS, READY
-
-CLUSTER = ForeignCluster(
-    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
-    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
-    cni_note="Calico with VXLAN", nodes=("cp",), kind="k3s", proxies=(),
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -44,7 +37,7 @@ def there(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def subject(*changes: str, external: bool = True) -> Any:
     wanted = spec.load("1-1-1", changes)
-    made = plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), CLUSTER if external else None)
+    made = plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), K3S if external else None)
     return Subject(runs.run(made), made.nodes, True, False)
 
 

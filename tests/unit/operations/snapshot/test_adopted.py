@@ -14,7 +14,8 @@ from winlab import settings
 from winlab.design import spec
 from winlab.design.plan import addresses, tags
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
-from winlab.design.plan.model import NodePlan, Plan
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import UsageError
 from winlab.operations.snapshot.adopted import NOWHERE, adopt
 from winlab.snapshots import Drive, Id, Snapshot

@@ -15,7 +15,7 @@ from mortal import Killed, World
 from saved import ID
 
 from winlab import snapshots
-from winlab.adapters.vm import domains, resources
+from winlab.adapters.vm import domains, power, resources
 from winlab.adapters.vm import snapshots as machines
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors, Silent
 from winlab.design.plan.facts import MachineFacts
@@ -385,7 +385,7 @@ def test_a_host_that_is_lost_while_all_are_paused_continues_with_the_next_save(w
                 raise HostError("The connection to libvirt was lost.")
 
         patch.setattr(machines, "save", lost(machines.save))
-        patch.setattr(domains, "resume", lost(domains.resume))
+        patch.setattr(power, "resume", lost(power.resume))
         patch.setattr(world.pools[1], "refresh", refresh)
         with pytest.raises(HostError, match="lost"):
             save.save(ID, world.site, ignore)

@@ -12,7 +12,7 @@ import runs
 
 from winlab.adapters.kube import authority, tokens
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.distribution import known
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError

@@ -11,15 +11,15 @@ import plans
 import pytest
 import runs
 import yaml
-from certificates import CA
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from external import K3S
 from lab_fakes import Api
 
 from winlab.adapters.kube import identity, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.design import spec
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.plan import make as plan
 from winlab.design.plan.existing import ForeignCluster
 from winlab.engine.run import Run
@@ -28,11 +28,6 @@ from winlab.steps import amendment, joining, pod_network
 from winlab.steps.distribution import known
 from winlab.steps.linux import node as linux_node
 
-CLUSTER = ForeignCluster(
-    server="https://192.0.2.10:6443", advertised="https://192.0.2.10:6443", ca=CA, version="v1.36.1",
-    pod_cidr="10.200.0.0/16", service_cidr="10.96.0.0/12", dns="10.96.0.10", domain="their.domain", cni="calico-vxlan",
-    cni_note="Calico with VXLAN", nodes=("cp",), kind="k3s", proxies=(),
-)  # fmt: skip
 REQUEST = signing.Requested("winlab-node-1-0a", x509.Name([]), ec.generate_private_key(ec.SECP256R1()))
 
 
@@ -77,7 +72,7 @@ class Cluster:
         runs.clock(monkeypatch)
 
 
-def run_of(*changes: str, cluster: ForeignCluster = CLUSTER, guest: object = None) -> Run:
+def run_of(*changes: str, cluster: ForeignCluster = K3S, guest: object = None) -> Run:
     wanted = spec.load("1-1-1", changes)
     return runs.run(plan.make(wanted, "lab", plans.TCG, plans.stock(wanted), cluster), guest=guest)
 
@@ -145,12 +140,12 @@ def test_a_kubelet_that_does_not_ask_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_a_linux_node_knows_the_server_s_name_by_its_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its address goes in on the standard input: the name is the external cluster's choice."""
     for advertised, lines in (
-        (CLUSTER.advertised, []),
+        (K3S.advertised, []),
         ("https://kind:6443", [(["sudo", "sh", "-c", joining.HOSTS], b"192.0.2.10 kind\n")]),
     ):
         Cluster(monkeypatch)
         guest = Guest()
-        join(run_of("workers.os=debian-13", cluster=replace(CLUSTER, advertised=advertised), guest=guest))
+        join(run_of("workers.os=debian-13", cluster=replace(K3S, advertised=advertised), guest=guest))
         assert guest.commands == lines
 
 

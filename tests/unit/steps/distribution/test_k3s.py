@@ -14,7 +14,7 @@ import yaml
 from lab_fakes import Api
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.engine.run import Run
 from winlab.errors import GuestError, UsageError
 from winlab.steps import control_plane

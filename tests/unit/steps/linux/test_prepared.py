@@ -10,8 +10,10 @@ import plans
 import pytest
 import runs
 
-from winlab.design import contract
-from winlab.design.plan.model import LinuxNode, Plan
+from winlab.design.contract import on_linux
+from winlab.design.contract.call import Call
+from winlab.design.plan.model import Plan
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render.linux import LinuxFiles
 from winlab.engine.run import Run
 from winlab.errors import GuestError
@@ -38,11 +40,11 @@ class Node:
             "containerd": {"service": "running"},
             "kubelet": {"service": "running"},
         }
-        self.asked: list[contract.Call[Any]] = []
+        self.asked: list[Call[Any]] = []
 
-    def run(self, call: contract.Call[Any], *_: object) -> Any:
+    def run(self, call: Call[Any], *_: object) -> Any:
         self.asked.append(call)
-        assert isinstance(call, contract.LinuxStatus)
+        assert isinstance(call, on_linux.LinuxStatus)
         files = {path: self.files[path] for path in call.files if path in self.files}
         return answers.result(call, {**self.facts, "files": files})
 

@@ -24,7 +24,7 @@ from writing import Writing
 
 from winlab import stopping
 from winlab.adapters.kube import expiry
-from winlab.adapters.vm import domains
+from winlab.adapters.vm import domains, power
 from winlab.design.plan.tags import Tag
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, HostError, StalledError
@@ -200,7 +200,7 @@ def test_an_emulated_kernel_that_panics_is_reset(played: Played, monkeypatch: py
         played.problem = lambda: None
 
     played.pool.log = b"---[ end Kernel panic - not syncing: Fatal exception ]---\n"
-    monkeypatch.setattr(domains, "reset", reset)
+    monkeypatch.setattr(power, "reset", reset)
     answer.step(played.subject(LINUX)).run(Quiet())
     assert resets == []
     played.problem = lambda: answer.UnreachableError("gone")
@@ -285,10 +285,10 @@ def test_a_suspended_machine_is_distinguished_from_one_that_qemu_paused(played: 
 
 def test_autostart_is_libvirts_flag(played: Played) -> None:
     machine = played.subject(LINUX).machine
-    assert domains.set_autostart(played.conn, machine, wanted=True)
-    assert not domains.set_autostart(played.conn, machine, wanted=True)
+    assert power.set_autostart(played.conn, machine, wanted=True)
+    assert not power.set_autostart(played.conn, machine, wanted=True)
     assert [one.autostart for one in domains.machines(played.conn)] == [True, False]
-    assert domains.set_autostart(played.conn, machine, wanted=False)
+    assert power.set_autostart(played.conn, machine, wanted=False)
 
 
 def test_when_a_certificate_expires(tmp_path: Path) -> None:

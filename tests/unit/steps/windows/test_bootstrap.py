@@ -9,7 +9,7 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.vm import domains, first_boot
+from winlab.adapters.vm import display, domains, first_boot
 from winlab.engine.step import Step
 from winlab.errors import GuestError, HostError
 from winlab.events import Quiet
@@ -21,7 +21,7 @@ def booting(monkeypatch: pytest.MonkeyPatch, serial: bytes) -> Step:
     pool = SimpleNamespace(exists=lambda _: True, download=lambda _, offset=0: serial[offset:])
     monkeypatch.setattr(domains, "state", lambda *_: "running")
     monkeypatch.setattr(domains, "written_bytes", lambda *_: 1)
-    monkeypatch.setattr(domains, "look", lambda *_: b"")
+    monkeypatch.setattr(display, "look", lambda *_: b"")
     monkeypatch.setattr(first_boot, "is_marked", lambda *_: False)
     plan = plans.make(plans.TCG, "1-1-1", "workers.os=windows-rehearsal")
     return boot.step(runs.run(plan, pool=pool), plan.node("node-1"), None)

@@ -12,7 +12,7 @@ import pytest
 import runs
 from distributions import Distribution, install_motd
 
-from winlab.design import contract
+from winlab.design.contract.call import Call
 from winlab.design.plan.model import Plan
 from winlab.design.render.windows import WindowsFiles
 from winlab.errors import GuestError
@@ -37,10 +37,10 @@ class Node:
             "kubelet": {"service": "running", "joined": True},
             **facts,
         }
-        self.asked: list[contract.Call[Any]] = []
+        self.asked: list[Call[Any]] = []
         self.tell = None
 
-    def run(self, call: contract.Call[Any], *_: object) -> Any:
+    def run(self, call: Call[Any], *_: object) -> Any:
         self.asked.append(call)
         return answers.result(call, self.facts if call.script == "status" else {})
 

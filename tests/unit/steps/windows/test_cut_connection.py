@@ -13,9 +13,9 @@ import runs
 
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.vm import domains
-from winlab.design import contract
 from winlab.design.cni.model import NodeNetwork
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call, R
 from winlab.design.render.windows import WindowsFiles
 from winlab.engine.step import Step
 from winlab.errors import ClusterError, GuestError, StalledError, UnreachableError
@@ -99,7 +99,7 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Callable[[Node], tuple[Step, list[
 
     def made(node: Node) -> tuple[Step, list[Any]]:
         own = NodeNetwork("node-1", "windows", "10.77.0.12", "10.244.1.0/24")
-        call = contract.Proxy(command="c", kubeconfig="k", config="winkernel:\n", source_endpoint="Calico_ep")
+        call = on_windows.Proxy(command="c", kubeconfig="k", config="winkernel:\n", source_endpoint="Calico_ep")
         monkeypatch.setattr(pod_network, "await_share", lambda *_: own)
         monkeypatch.setattr(WindowsFiles, "proxy", lambda *_: call)
         monkeypatch.setattr(windows_node.joining, "proxy_kubeconfig", lambda *_: "k")

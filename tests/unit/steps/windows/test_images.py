@@ -10,7 +10,7 @@ import plans
 import pytest
 import runs
 
-from winlab.design import contract
+from winlab.design.contract.call import Call
 from winlab.design.render.windows import WindowsFiles
 from winlab.steps.windows import node as windows_node
 
@@ -33,7 +33,7 @@ def test_images_of_containerd(images_from: str | None, done: bool) -> None:
     service = {"service": "running", "sha256": "a", "config_sha256": hashlib.sha256(config.encode()).hexdigest()}
 
     class Node:
-        def run(self, call: contract.Call[Any], *_: object) -> object:
+        def run(self, call: Call[Any], *_: object) -> object:
             return answers.result(call, {"containerd": service, "cd": CD, "images_from": images_from})
 
     steps = windows_node.steps(runs.run(plan, guest=Node()), node)

@@ -10,7 +10,7 @@ import plans
 import pytest
 import runs
 
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.errors import GuestError
 from winlab.events import Quiet

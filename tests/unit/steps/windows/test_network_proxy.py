@@ -10,7 +10,8 @@ import plans
 import pytest
 import runs
 
-from winlab.design import contract
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call
 from winlab.design.plan.model import Plan
 from winlab.design.render.windows import WindowsFiles
 from winlab.errors import GuestError
@@ -34,10 +35,10 @@ class Node:
             "environment_sha256": environment,
         }
         self.facts = {"containerd": service, "kubelet": {"service": "running", "joined": True}}
-        self.asked: list[contract.Call[Any]] = []
+        self.asked: list[Call[Any]] = []
         self.tell = None
 
-    def run(self, call: contract.Call[Any], *_: object) -> Any:
+    def run(self, call: Call[Any], *_: object) -> Any:
         self.asked.append(call)
         return answers.result(call, self.facts if call.script == "status" else {})
 
@@ -78,7 +79,7 @@ def test_it_is_set() -> None:
     run, node = runs.run(plan, guest=there), plan.windows_nodes()[0]
     runs.titled(windows_node.steps(run, node), "containerd node-1").run(Quiet())
     call = there.asked[-1]
-    assert isinstance(call, contract.Containerd)
+    assert isinstance(call, on_windows.Containerd)
     assert call.settings("windows")["environment"][0] == f"HTTP_PROXY={SECRET}"
 
 

@@ -14,10 +14,10 @@ import plans
 import pytest
 import runs
 
-from winlab.adapters.vm import agent, definitions, domains
+from winlab.adapters.vm import agent, definitions, display, power
 from winlab.design.cause.reading import recognise
 from winlab.design.plan import golden
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.engine.run import Run
 from winlab.errors import WinlabError
 from winlab.events import Quiet
@@ -107,8 +107,8 @@ class Programs:
 
 @pytest.fixture
 def clone(monkeypatch: pytest.MonkeyPatch) -> tuple[Run, NodePlan]:
-    monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
-    monkeypatch.setattr(domains, "paused", lambda *_: nullcontext())
+    monkeypatch.setattr(display, "screenshot", lambda *_: b"PNG")
+    monkeypatch.setattr(power, "paused", lambda *_: nullcontext())
     monkeypatch.setattr(definitions, "persistent", lambda *_: None)
     monkeypatch.setattr(golden_cache, "find", lambda _: None)
     monkeypatch.setattr(agent, "answers", lambda *_: False)
@@ -169,7 +169,7 @@ def test_missing_evidence_is_reported(
     def refuse(*_: object) -> bytes:
         raise WinlabError("There is no screen.")
 
-    monkeypatch.setattr(domains, "screenshot", refuse)
+    monkeypatch.setattr(display, "screenshot", refuse)
     monkeypatch.setattr(offline, "run", Programs(installed=installed))
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     said: list[str] = []
@@ -183,7 +183,7 @@ def test_missing_evidence_is_reported(
     assert logs == ["serial"]
     assert (folder / "serial.log").exists()
     # what was missing then and exists now is no longer reported
-    monkeypatch.setattr(domains, "screenshot", lambda *_: b"PNG")
+    monkeypatch.setattr(display, "screenshot", lambda *_: b"PNG")
     monkeypatch.setattr(offline, "run", Programs())
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 30))
     evidence.collect(run, node, systems.of(run, node).disk_logs, Quiet())

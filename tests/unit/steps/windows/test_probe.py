@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import QUESTION, WORK, Call, R
 from winlab.design.system import WINDOWS
 from winlab.errors import GuestCommandError, GuestError, SilentError
 from winlab.events import Quiet
@@ -34,10 +34,10 @@ class Node:
         self.executed: list[str] = []
 
     def run(self, call: Call[R], *_: Any) -> R:
-        assert call == contract.Probe(text=probe.TEXT, block=probe.BLOCK)
+        assert call == on_windows.Probe(text=probe.TEXT, block=probe.BLOCK)
         return call.read(self.told, "node-1", "lab")
 
-    def execute(self, command: list[str], silence: float = contract.WORK) -> str:
+    def execute(self, command: list[str], silence: float = WORK) -> str:
         if command == ["cmd.exe /c exit 3"] and self.code:
             raise GuestCommandError("ended", code=self.code)
         self.executed += command
@@ -93,9 +93,9 @@ class Mute(Node):
     def run(self, call: Call[R], *_: Any) -> R:
         raise SilentError("'probe' in 'node-1' has been silent for 124 s, and winlab no longer waits for it.")
 
-    def execute(self, command: list[str], silence: float = contract.WORK) -> str:
+    def execute(self, command: list[str], silence: float = WORK) -> str:
         assert "-Command" in command[0]
-        assert silence == contract.QUESTION
+        assert silence == QUESTION
         if not self.works:
             raise SilentError("A command in 'node-1' has been silent for 124 s.")
         return "1800000000000"

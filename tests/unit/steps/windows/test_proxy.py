@@ -10,7 +10,7 @@ import pytest
 import runs
 
 from winlab.design.catalog import versions
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.design.render import kube_proxy
 from winlab.steps.windows import node as windows_node
 

@@ -9,8 +9,8 @@ import plans
 import pytest
 import runs
 
-from winlab.design import contract
-from winlab.design.contract import Call, R
+from winlab.design.contract import on_windows
+from winlab.design.contract.call import Call, R
 from winlab.errors import GuestCommandError, GuestError, UnreachableError
 from winlab.events import Quiet
 from winlab.steps.windows import node as windows_node
@@ -104,7 +104,7 @@ def test_a_start_is_recognized_by_its_number_or_a_later_boot_time(
     before: tuple[str, str], after: tuple[str, str], restarted: bool
 ) -> None:
     first, second = (
-        answers.result(contract.WindowsStatus(), {"boot_time": time, "boot_id": number})
+        answers.result(on_windows.WindowsStatus(), {"boot_time": time, "boot_id": number})
         for time, number in (before, after)
     )
     assert windows_node._restarted(first, second) is restarted

@@ -7,7 +7,7 @@ import plans
 import pytest
 import runs
 
-from winlab.design.contract import Call, R
+from winlab.design.contract.call import Call, R
 from winlab.engine.step import Step
 from winlab.events import Quiet
 from winlab.steps.windows import node as windows_node

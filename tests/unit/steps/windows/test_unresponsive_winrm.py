@@ -12,7 +12,7 @@ import runs
 from windows_ways import Agent, Windows
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.adapters.vm import crash, domains, first_boot
+from winlab.adapters.vm import crash, display, domains, first_boot
 from winlab.adapters.vm.crash import Crash
 from winlab.design.plan import tags
 from winlab.engine.run import Run
@@ -32,7 +32,7 @@ class Lab:
         self.windows = Windows(monkeypatch, self.clock)
         self.agent = Agent(monkeypatch, self.windows)
         monkeypatch.setattr(domains, "state", lambda *_: "running")
-        monkeypatch.setattr(domains, "look", lambda *_: b"")
+        monkeypatch.setattr(display, "look", lambda *_: b"")
         monkeypatch.setattr(first_boot, "is_marked", lambda *_: False)
         monkeypatch.setattr(domains, "written_bytes", lambda *_: 0)
         monkeypatch.setattr(crash, "read", lambda *_: None)
@@ -157,7 +157,7 @@ def test_a_bugcheck_in_the_middle_of_a_script_ends_the_wait(lab: Lab, monkeypatc
 def test_the_screens_of_a_long_wait_are_kept(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.windows.cut, lab.windows.deaf = {"containerd"}, {"ssh"}
     looks: list[float] = []
-    monkeypatch.setattr(domains, "look", lambda *_: looks.append(lab.clock.now) or b"P6\n4 2\n255\n" + bytes(24))
+    monkeypatch.setattr(display, "look", lambda *_: looks.append(lab.clock.now) or b"P6\n4 2\n255\n" + bytes(24))
     with pytest.raises(StalledError):
         lab.step("containerd node-1")
     assert len(list(screens.folder(lab.folder, "node-1").iterdir())) == 1  # it never changed

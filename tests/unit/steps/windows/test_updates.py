@@ -9,7 +9,8 @@ import pytest
 import runs
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design.contract import Call, R, Updated, Updates
+from winlab.design.contract.call import Call, R
+from winlab.design.contract.on_windows import Updated, Updates
 from winlab.steps.windows import node as windows_node
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import threading
 from pathlib import Path
 
 import pytest
+from waiting import waits
 
 from winlab.design.catalog.artifact import Artifact, ContainerImage, Manifest, Obtained, Program
 from winlab.errors import AccessError
@@ -32,16 +32,6 @@ def file(tmp_path: Path) -> Path:
     path = tmp_path / "some.file"
     path.write_bytes(b"MZ content")
     return path
-
-
-class Lines(Quiet):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.told = threading.Event()
-
-    def say(self, text: str, fraction: float | None = None) -> None:
-        self.lines.append(text)
-        self.told.set()
 
 
 @pytest.mark.parametrize("artifact", [KUBELET, IMAGE, CALICO])
@@ -124,22 +114,9 @@ def test_prune_keeps_what_is_named_and_what_is_in_use(root: Path, file: Path) ->
     assert list(store.tools().iterdir()) == list((root / "downloads").iterdir()) == []
 
 
-def test_a_wait_for_a_lock_says_what_it_waits_for(root: Path) -> None:
-    lines = Lines()
-    done = threading.Event()
-
-    def other() -> None:
-        with store.locked(KEY, lines, "kubelet.exe"):
-            done.set()
-
-    with store.locked(KEY, Quiet(), "kubelet.exe"):
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert lines.told.wait(5)
-        assert not done.is_set()
-    thread.join(5)
-    assert done.is_set()
-    assert f"another winlab (process {os.getpid()}) is at kubelet.exe" in lines.lines[0]
+def test_a_wait_for_a_lock_says_what_it_waits_for() -> None:
+    said = waits(lambda progress: store.locked(KEY, progress, "kubelet.exe"))
+    assert f"another winlab (process {os.getpid()}) is at kubelet.exe" in said
 
 
 def test_the_manifest_says_what_when_and_how_long(file: Path) -> None:

@@ -10,7 +10,7 @@ from isos import BOOT, EVAL, VOLUME, make_server_medium, make_wim
 
 from winlab.design import spec
 from winlab.design.catalog import recipes
-from winlab.design.plan.model import NodePlan
+from winlab.design.plan.node_plan import NodePlan
 from winlab.errors import NotFoundError, UsageError
 from winlab.supply.images import requirements
 from winlab.supply.media import inspection

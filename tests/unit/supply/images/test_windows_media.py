@@ -12,7 +12,7 @@ from isos import make_server_medium, make_wim
 
 from winlab.design.catalog import recipes
 from winlab.design.catalog.recipes import Evaluation
-from winlab.design.plan.model import WindowsNode
+from winlab.design.plan.node_plan import WindowsNode
 from winlab.design.spec.model import Spec
 from winlab.errors import TransferError, UsageError
 from winlab.events import Quiet

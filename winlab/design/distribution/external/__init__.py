@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.distribution.external import calls, files
 from winlab.design.distribution.model import ClusterSettings, Member, Membership
 from winlab.design.system import System

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from winlab.design.contract import BOTH, LINUX_ONLY, WINDOWS_ONLY, Call, Joined
+from winlab.design.contract.call import BOTH, LINUX_ONLY, WINDOWS_ONLY, Call
+from winlab.design.contract.on_both import Joined
 from winlab.design.distribution.external import files
 from winlab.design.distribution.model import ClusterSettings, Member
 

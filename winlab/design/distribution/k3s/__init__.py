@@ -11,7 +11,7 @@ from typing import Any
 from winlab.design.catalog import releases
 from winlab.design.catalog.releases import Releases
 from winlab.design.catalog.versions import Versions
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.distribution.k3s import calls, files
 from winlab.design.distribution.model import ClusterSettings, Distribution, Member, Membership
 from winlab.design.system import System

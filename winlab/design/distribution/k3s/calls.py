@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from winlab.design.contract import LINUX, Call, Joined
+from winlab.design.contract.call import LINUX, Call
+from winlab.design.contract.on_both import Joined
 from winlab.design.distribution.model import ClusterSettings
 
 PLACEHOLDER = "<token of the cluster's servers>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from winlab.design.cni.model import ConfigMapEntry
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.distribution.kubeadm import calls, files, required
 from winlab.design.distribution.model import ClusterSettings, Distribution, Member, Published
 from winlab.design.system import System

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winlab.design.contract import LINUX, WINDOWS, Call, Changed, Joined
+from winlab.design.contract.call import LINUX, WINDOWS, Call
+from winlab.design.contract.on_both import Changed, Joined
 from winlab.design.distribution.kubeadm import config
 from winlab.design.distribution.kubeadm.config import JoinCredentials
 from winlab.design.distribution.model import ClusterSettings, Member

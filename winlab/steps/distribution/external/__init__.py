@@ -11,10 +11,10 @@ from typing import Any
 
 from winlab.adapters.kube import identity, signing
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import contract
-from winlab.design.contract import Call
+from winlab.design.contract import on_linux
+from winlab.design.contract.call import Call
 from winlab.design.distribution.external.calls import Credentials, become_member
-from winlab.design.plan.model import LinuxNode, NodePlan, WindowsNode
+from winlab.design.plan.node_plan import LinuxNode, NodePlan, WindowsNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -47,7 +47,7 @@ class ExternalSteps:
 
                 self._join(node, do, progress)
 
-        done = self._run.asks(node, lambda there: there.run(contract.LinuxStatus()).joined)
+        done = self._run.asks(node, lambda there: there.run(on_linux.LinuxStatus()).joined)
         after = [before, PREPARED(self._run.lab, node.name)]
         return Step(MEMBER(self._run.lab, node.name), work, done, after, usual=self._run.pace.usual(20))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from winlab.adapters.kube.kubectl import Kubectl
-from winlab.design import contract
-from winlab.design.contract import Call
+from winlab.design.contract import on_linux
+from winlab.design.contract.call import Call
 from winlab.design.distribution.k3s import calls, dns
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -87,7 +87,7 @@ class K3sSteps:
             with run.node(node) as there:
                 again.run(there, settings, progress, again.is_on(run, node))
 
-        done = run.asks(node, lambda there: there.run(contract.LinuxStatus()).joined)
+        done = run.asks(node, lambda there: there.run(on_linux.LinuxStatus()).joined)
         return Step(reaches, work, done, [*after, PREPARED(run.lab, node.name)], usual=run.pace.usual(45))
 
     def _token(self, first: LinuxNode) -> str:

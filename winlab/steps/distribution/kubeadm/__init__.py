@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from winlab.design.contract import Call
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.contract.call import Call
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step

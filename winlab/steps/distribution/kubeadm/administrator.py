@@ -21,7 +21,7 @@ from winlab.adapters.guests.scripts import NodeScripts
 from winlab.adapters.kube import kubeconfig, reduced, signing
 from winlab.adapters.kube.kubectl import Kubectl
 from winlab.adapters.kube.reduced import Identity
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.engine.run import Run
 from winlab.engine.state import State
 from winlab.engine.step import Step

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from winlab.adapters.kube import tokens
-from winlab.design import contract
+from winlab.design.contract import on_linux
 from winlab.design.distribution.kubeadm import calls
-from winlab.design.plan.model import LinuxNode
+from winlab.design.plan.node_plan import LinuxNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
@@ -52,7 +52,7 @@ def join(run: Run, node: LinuxNode, before: State) -> Step:
             # kubeadm's reset does it only for a node whose own kubelet was set up; and two members of which one is
             # gone have no majority, so that the whole cluster would stop
             with run.node(first) as other:
-                other.run(contract.ForgetMember(address=node.address), progress.say)
+                other.run(on_linux.ForgetMember(address=node.address), progress.say)
 
         with credentials.lent(run, key) as own, run.node(node) as there:
             call = calls.join(cluster, nodes.member(run.plan, node), own)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from winlab.adapters.guests.scripts import NodeScripts
-from winlab.design import contract
+from winlab.design.contract import on_linux
 from winlab.design.distribution.kubeadm import calls
 from winlab.errors import GuestError
 from winlab.events import Progress
@@ -23,7 +23,7 @@ TOO_LATE = re.compile(r"\[ERROR (CRI|ContainerRuntimeVersion)\].*DeadlineExceede
 
 def is_joined(there: NodeScripts) -> bool:
     """Whether a Linux node is a member of the cluster."""
-    return there.run(contract.LinuxStatus()).joined
+    return there.run(on_linux.LinuxStatus()).joined
 
 
 def run_kubeadm(
@@ -46,7 +46,7 @@ def run_kubeadm(
 
     def work() -> None:
         # the attempt may still run in the node: kubeadm does not end with the winlab or the connection that started it
-        if there.run(contract.LinuxStatus(settled=True), progress.say).started:
+        if there.run(on_linux.LinuxStatus(settled=True), progress.say).started:
             progress.say("an earlier attempt was interrupted: kubeadm reset")
             leave()
             there.run(calls.reset(), progress.say)

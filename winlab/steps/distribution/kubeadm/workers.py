@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from winlab.design.contract import Call
+from winlab.design.contract.call import Call
 from winlab.design.distribution.kubeadm import calls
-from winlab.design.plan.model import LinuxNode, WindowsNode
+from winlab.design.plan.node_plan import LinuxNode, WindowsNode
 from winlab.design.render import nodes
 from winlab.engine.run import Run
 from winlab.engine.state import State
