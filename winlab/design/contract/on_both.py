@@ -1,4 +1,4 @@
-"""Scripts that nodes of both systems have, with their results."""
+"""Calls for nodes of both systems, with their results."""
 
 from __future__ import annotations
 

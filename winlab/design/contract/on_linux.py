@@ -1,4 +1,4 @@
-"""Scripts that only Linux nodes have, with their results: verbs of unattend/linux/winlab_node."""
+"""Calls for Linux nodes alone, with their results: verbs of unattend/linux/winlab_node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts that only Windows nodes have, with their results: unattend/windows/worker/*.ps1."""
+"""Calls for Windows nodes alone, with their results: unattend/windows/worker/*.ps1."""
 
 from __future__ import annotations
 
