@@ -125,7 +125,7 @@ def join(
     what = "its nodes have joined and are Ready" if making.until is Until.CLUSTER else "all nodes answer"
     say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
     if making.until is Until.CLUSTER:
-        say(own.kubectl("get", "nodes", "--output=wide"), end="")
+        say(own.kubectl("get", "nodes"), end="")
 
 
 def _show(verdict: ClusterVerdict) -> None:

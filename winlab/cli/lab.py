@@ -113,8 +113,6 @@ def create(
     what = "the cluster is Ready" if whole else "all nodes answer"
     say(f"The lab '{lab}' is up after {clock(time.monotonic() - begun)}: {what}.")
     _show_status(own)
-    if whole:
-        say(own.kubectl("get", "nodes", "--output=wide"), end="")
 
 
 def plan(
