@@ -89,7 +89,7 @@ def test_the_token_leaves_no_trace() -> None:
     secret = text("common").split("function Write-Secret")[1].split("\n}")[0]
     assert not re.search(r"\b(Set|Add|Out)-(Content|File)\b|\$Text\s*\|", secret)
     assert "ConvertFrom-Json" not in text("common").split("function Read-Settings")[1].split("\n}")[0].replace(
-        "# What ConvertFrom-Json", ""
+        "# ConvertFrom-Json uses", ""
     )
     assert not re.search(r"\b(Set|Add|Out)-(Content|File)\b", join)
     assert "$PrivateFile = 'D:PAI(A;;FA;;;SY)(A;;FA;;;BA)'" in text("common")
