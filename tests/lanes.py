@@ -3,13 +3,12 @@
 labs      the golden image, a lab that joins an external cluster, then the shared labs and what is done to them
 hosts     several hosts (tests/hosts). winlab gives a host seconds to answer, so they need their share of the CPUs
 machines  other machines, and what needs a host that is set up
-quiet     style, types, unit tests, fuzzing
-late      tests without guests, PowerShell: after "quiet", and with what the shared labs leave of the CPUs
+quiet     style, types, unit tests, fuzzing, tests without guests, PowerShell
 
-The shared labs are made when "hosts", "machines" and "quiet" have ended (the fixture ``labs`` waits for that). An
-emulated cluster takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it
-should stand for as short a time as possible, and almost alone. Until then one lane rarely needs both cores, so the
-lanes share them.
+The shared labs are made when the other lanes have ended (the fixture ``labs`` waits for that). An emulated cluster
+takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it should stand for
+as short a time as possible, and alone. With PowerShell beside it, even at the lowest priority, ``create`` took 14
+minutes instead of 6. Until then one lane rarely needs both cores, so the lanes share them.
 
 Each line of output begins with the name of its lane. Durations, with set-up, go to build/durations/ (durations.py).
 """
@@ -38,22 +37,18 @@ SUDO = (
 )
 HOST_FILE = Path("/etc/winlab/host.yaml")
 WINLAB = [*SUDO, sys.executable, "-m", "winlab"]
-LIMIT = 3000  # seconds for one test of the last two lanes, which may wait for a CPU most of the time
+LIMIT = 3000  # seconds for one test of the lane "quiet", which may wait for a CPU most of the time
 TURN = ROOT / "build/labs-turn"  # it exists when the shared labs may be made
 TRACES = [*SUDO, "env", "PYTHONPATH=tests", sys.executable, "-m", "survive.traces"]
 
 
 class Lane:
-    """Commands that run one after another; the later ones also run when an earlier one failed.
+    """Commands that run one after another; the later ones also run when an earlier one failed."""
 
-    :param after: the lane that ends before this one begins.
-    """
-
-    def __init__(self, name: str, nice: int, *commands: Sequence[str], after: Lane | None = None) -> None:
+    def __init__(self, name: str, nice: int, *commands: Sequence[str]) -> None:
         self.name = name
         self.failed: list[str] = []
         self._nice = nice
-        self._after = after
         self._commands = commands
         self._process: subprocess.Popen[str] | None = None
         self._thread = threading.Thread(target=self._run)
@@ -74,8 +69,6 @@ class Lane:
                 os.killpg(self._process.pid, signal.SIGINT)
 
     def _run(self) -> None:
-        if self._after:
-            self._after.wait()
         for command in self._commands:
             if not self._commands:
                 break  # interrupted
@@ -117,34 +110,31 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
         return [*SUDO, pytest, "-q", "tests/integration", "-m", " ".join([which, *more]), *words]
 
     unhurried = f"TIMEOUT={LIMIT}"
-    quiet = Lane("quiet", 10, *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")))
-    late = (
+    quiet = (
+        *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")),
         integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
-        # it keeps both CPUs busy, beside the shared labs
         ["nice", "-n", "9", *make, "test-powershell", unhurried, f"MARKS={'' if options.all else 'not slow'}"],
     )
     return [
         Lane("labs", 0, integration("labs", *kept)),
         Lane("hosts", 0, integration("hosts")),
         Lane("machines", 5, integration("machines")),
-        quiet,
-        Lane("late", 10, *late, after=quiet),
+        Lane("quiet", 10, *quiet),
     ]
 
 
 def run(every: list[Lane]) -> None:
-    """Run all lanes to their end, the first one's labs almost alone; after Ctrl-C, to the end of what cleans up."""
+    """Run all lanes to their end, the first one's labs alone; after Ctrl-C, to the end of what cleans up."""
     TURN.parent.mkdir(exist_ok=True)
     TURN.unlink(missing_ok=True)
     for lane in every:
         lane.start()
     try:
-        _, *others, _ = every
+        labs, *others = every
         for lane in others:
             lane.wait()
         TURN.touch()
-        for lane in every:
-            lane.wait()
+        labs.wait()
     except KeyboardInterrupt:
         for lane in every:
             lane.interrupt()
