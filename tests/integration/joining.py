@@ -38,7 +38,7 @@ def joining(elsewhere: ControlPlane, user: Winlab, golden: Golden, *more: str) -
         words = ["join", "--kubeconfig", str(elsewhere.admin), "--server", server, "--rehearse"]
         # the cluster is on this host, which labs reach only if they say so
         command = [*words, *golden.flags, "--set", "network.reach=all", "--lab", LAB, *more]
-        for row in results.items(user(*command, "--check", "--output", "json").stdout):
+        for row in results.item(user(*command, "--check", "--output", "json").stdout)["findings"]:
             if found := re.search("sudo winlab (host route .+)", row["cure"]):
                 user.ok(*found[1].split())
         yield Joined(elsewhere, command, user.ok(*command), before)

@@ -6,6 +6,7 @@ Their API servers verify its kubelet.
 from __future__ import annotations
 
 import json
+import socket
 import subprocess  # noqa: TID251 - gives this host an address
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.slow  # another cluster and another clone for each: ten
 ALL = (flagged.K3S, *(replace(flags, allocates=True) for flags in (flagged.MICROK8S, flagged.BARE)))
 LABELS = {flagged.K3S.name: {"node.kubernetes.io/instance-type": "k3s"}}
 OTHERS = {"microk8s.io/cluster": "true"}
-SERVER, ADDRESS = "server-1", "198.51.100.9"
+SERVER, ADDRESS, KUBELET = "server-1", "198.51.100.9", 10250
 
 
 class Served(Flagged):
@@ -48,7 +49,8 @@ def address() -> Iterator[str]:
     """An address of this host that is not in its network for labs, as that of a server beside them."""
     own = (f"{ADDRESS}/32", "dev", "lo")  # kernels may lack dummy interfaces
     subprocess.run(["ip", "address", "add", *own], check=True)
-    yield ADDRESS
+    with socket.create_server((ADDRESS, KUBELET)):  # where the server's kubelet would listen: join tries it
+        yield ADDRESS
     subprocess.run(["ip", "address", "del", *own], check=True)
 
 
