@@ -119,13 +119,14 @@ def _seen(lab: str) -> tuple[str, str]:
 
 
 def _own(way: Way) -> str:
-    """The address by which this host is a node of the cluster; empty if it is none.
+    """This host's own address in the cluster's networks; empty if it has none, because it is no node of the cluster.
 
     What its API server sends to the lab must come from there: the lab's router translates answers to others.
     """
     said = run(["ip", "-j", "-4", "address", "show"], timeout=20).stdout
-    here = {f"{one['local']}/32" for link in json.loads(said or "[]") for one in link.get("addr_info", [])}
-    return next((one.removesuffix("/32") for one in way.networks if one in here), "")
+    here = [ipaddress.IPv4Address(one["local"]) for link in json.loads(said or "[]") for one in link["addr_info"]]
+    networks = map(ipaddress.IPv4Network, way.networks)
+    return next((str(one) for network in networks for one in here if one in network), "")
 
 
 def enter(ways: Mapping[str, Way], firewall: Firewall, chain: tuple[str, str] | None, progress: Progress) -> None:

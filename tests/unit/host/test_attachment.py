@@ -88,7 +88,9 @@ def test_whether_packets_pass(
     assert (says in found, bool(found)) == (True, bool(says))
 
 
-@pytest.mark.parametrize(("here", "source"), [("192.0.2.5", " src 192.0.2.5"), ("192.0.2.7", "")])
+@pytest.mark.parametrize(
+    ("here", "source"), [("192.0.2.5", " src 192.0.2.5"), ("10.244.3.1", " src 10.244.3.1"), ("192.0.2.7", "")]
+)
 def test_a_host_that_is_a_node_of_the_cluster_sends_from_its_own_address(
     commands: Commands, here: str, source: str
 ) -> None:

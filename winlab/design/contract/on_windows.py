@@ -94,7 +94,7 @@ class Sealing(Restart):
     def _is_whole(self) -> Sealing:
         missing = type(self).model_fields.keys() - self.model_fields_set
         if missing and not self.restart:
-            raise ValueError(f"without a restart these are told, too: {', '.join(sorted(missing))}")
+            raise ValueError(f"without a restart these must be reported, too: {', '.join(sorted(missing))}")
         return self
 
 
