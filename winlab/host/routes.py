@@ -119,7 +119,7 @@ def _seen(lab: str) -> tuple[str, str]:
 
 
 def _own(way: Way) -> str:
-    """This host's own address in the cluster's networks; empty if it has none, because it is no node of the cluster.
+    """This host's own address in the cluster's networks; empty if it has none, because it is not a node of the cluster.
 
     What its API server sends to the lab must come from there: the lab's router translates answers to others.
     """
