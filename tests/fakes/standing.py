@@ -100,13 +100,13 @@ class Overlay:
         self.follows = True
         self.up: dict[str, bool] = {}
         self.routes: dict[str, str] = {}
-        self.mended = 0
+        self.repaired = 0
 
     def differences(self, _topology: object) -> list[Difference]:
         return self.differs
 
     def apply(self, _topology: object) -> None:
-        self.mended += 1
+        self.repaired += 1
         self.differs = [one for one in self.differs if one.foreign]
 
     def await_followers(self, _seconds: float, _chassis: str) -> None:
@@ -296,7 +296,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str = "1-1-1"
 
 def reported(drifts: list[Drift]) -> list[tuple[str, str, str, str, bool]]:
     """What drifts say: the node, what differs, what is expected, what there is, and whether it can be repaired."""
-    return [(one.node, one.what, one.expected, one.actual, one.mendable) for one in drifts]
+    return [(one.node, one.what, one.expected, one.actual, one.repairable) for one in drifts]
 
 
 def only(findings: list[Finding]) -> Finding:

@@ -272,7 +272,7 @@ reboot()
 out["broken"] = sorted(check.name for check in diagnose() if check.state == "fail")
 run([daemons.OVN_CTL, "start_northd"])  # before the folder of the socket is there
 setup()
-out["mended"] = sorted(check.name for check in diagnose() if check.state == "fail" and check.name != "disk")
+out["repaired"] = sorted(check.name for check in diagnose() if check.state == "fail" and check.name != "disk")
 out["ports"] = [name for name in run(["ovs-vsctl", "list-ports", "br-int"]).stdout.split() if name.startswith("it-")]
 for name in out["ports"]: run(["ovs-vsctl", "del-port", "br-int", name])
 run(["ip", "link", "delete", "it-alive"])
@@ -281,7 +281,7 @@ out["after"] = state()["files"]
 """
     )
     assert {"/dev/kvm", "libvirt", "Open vSwitch", "OVN northbound", "bridge br-winlab"} <= set(out["broken"])
-    assert out["mended"] == []
+    assert out["repaired"] == []
     assert sorted(out["ports"]) == ["it-alive", "it-other"]
     assert out["after"] == ["/etc/libvirt/storage"]
 

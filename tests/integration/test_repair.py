@@ -37,7 +37,7 @@ def test_a_changed_file_of_a_linux_node_is_reported_and_restored(labs: Labs) -> 
 
     code, seen = drifts(labs)
     assert (code, seen.keys()) == (0, {f"controller-1 {config}"})
-    assert seen[f"controller-1 {config}"]["mended"]
+    assert seen[f"controller-1 {config}"]["repaired"]
     assert mark not in text(labs.a("exec", "controller-1", "--", f"sudo cat {config}"))
     assert (
         text(labs.a("exec", "controller-1", "--", "systemctl is-active containerd kubelet")).split() == ["active"] * 2
@@ -60,13 +60,13 @@ def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
     code, seen = drifts(labs, "--check")
     nat = f"NAT dnat_and_snat {node['floating']} {node['address']}"
     assert (code, seen.keys()) == (22, {"known_hosts", nat, "bridge br-winlab", "node-1 state"})
-    assert all(one["mendable"] and not one["mended"] for one in seen.values())
+    assert all(one["repairable"] and not one["repaired"] for one in seen.values())
     assert not (folder / "known_hosts").exists()
 
     code, seen = drifts(labs)
     assert code == 0, seen
     # the kubelet was seen once the guests could be reached again
     assert seen.keys() >= {"known_hosts", nat, "bridge br-winlab", "node-1 state", "controller-1 kubelet"}
-    assert all(one["mended"] for one in seen.values())
+    assert all(one["repaired"] for one in seen.values())
     statuses = results.items(text(labs.a("status", "--output", "json")))
     assert [(one["state"], one["answers"]) for one in statuses] == [("running", True), ("running", True)]

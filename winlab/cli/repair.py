@@ -55,7 +55,7 @@ def repair(
     rows = [kinds.Drift(name=one.node or lab, lab=lab, **dataclasses.asdict(one)) for one in drifts]
     if not current().answer(kinds.Drift, rows):
         _show(lab, drifts, check=check)
-    raise typer.Exit(ExitCode.OK if all(one.mended for one in drifts) else ExitCode.DIFFERS)
+    raise typer.Exit(ExitCode.OK if all(one.repaired for one in drifts) else ExitCode.DIFFERS)
 
 
 def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
@@ -63,14 +63,14 @@ def _show(lab: str, drifts: list[Drift], *, check: bool) -> None:
         say(f"Nothing differs: the lab '{lab}' is as planned.")
         return
     rows = [
-        [one.node or "-", one.what, one.expected, one.actual, "repaired" if one.mended else "", one.action]
+        [one.node or "-", one.what, one.expected, one.actual, "repaired" if one.repaired else "", one.action]
         for one in drifts
     ]
     action = "WHAT REPAIR DOES" if check else "HOW"
     print_table(["NODE", "WHAT", "EXPECTED", "IS", "", action], rows)
-    left = sum(not one.mended for one in drifts)
+    left = sum(not one.repaired for one in drifts)
     if check:
-        by_hand = sum(not one.mendable for one in drifts)
+        by_hand = sum(not one.repairable for one in drifts)
         differences = f"{len(drifts)} difference{'s' if len(drifts) > 1 else ''}"
         say(f"{differences}; 'repair' can't fix {by_hand} of them." if by_hand else f"{differences}.")
     else:

@@ -80,7 +80,7 @@ class Drives:
 
         :raises NotFoundError: the node has no payload CD to return to.
         """
-        before = self.mended(machine)
+        before = self.repair(machine)
         self.folder.write(self._note(machine), before)
         try:
             self._insert(machine, volume)
@@ -89,7 +89,7 @@ class Drives:
             self._insert(machine, before)
             self._note(machine).unlink(missing_ok=True)
 
-    def mended(self, machine: Machine) -> str:
+    def repair(self, machine: Machine) -> str:
         """Make sure that a node's drive has its payload CD, not one left by a killed winlab; returns the CD's volume.
 
         :raises NotFoundError: it has none.
@@ -112,7 +112,7 @@ class Drives:
         """Put a node's payload CD back if a winlab was killed before it did so, and the CD is still there."""
         if self._note(machine).exists():
             with suppress(NotFoundError):
-                self.mended(machine)
+                self.repair(machine)
                 self._note(machine).unlink()
 
     def inside(self, machine: Machine) -> str:

@@ -56,8 +56,8 @@ def rebuild_lost(lab: str, site: Site, tell: Listener, *, check: bool) -> list[D
     if not nodes:
         return []
     is_cluster = folder.has(folder.kubeconfig)
-    found = [_drift(node, mendable=not (is_cluster and node.role == "controller")) for node in nodes]
-    if check or not all(one.mendable for one in found):
+    found = [_drift(node, repairable=not (is_cluster and node.role == "controller")) for node in nodes]
+    if check or not all(one.repairable for one in found):
         tell(Note(lab=lab, text="Nothing else is inspected before these nodes are made again."))
         return found
     again = {node.name: "" for node in nodes} | recorded.again(folder)
@@ -66,9 +66,9 @@ def rebuild_lost(lab: str, site: Site, tell: Listener, *, check: bool) -> list[D
         standing=recorded.standing(folder), again=again, site=site,
     )  # fmt: skip
     apply.apply(proposal, site, tell, until="cluster" if is_cluster else "guests")
-    return [replace(one, mended=True) for one in found]
+    return [replace(one, repaired=True) for one in found]
 
 
-def _drift(node: NodePlan, *, mendable: bool) -> Drift:
-    action = ELSEWHERE if mendable else CONTROLLER
-    return Drift("machine", node.name, "hypervisor", node.hypervisor, "forgotten", action, mendable)
+def _drift(node: NodePlan, *, repairable: bool) -> Drift:
+    action = ELSEWHERE if repairable else CONTROLLER
+    return Drift("machine", node.name, "hypervisor", node.hypervisor, "forgotten", action, repairable)

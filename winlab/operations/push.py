@@ -140,7 +140,7 @@ def push(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, progre
     :raises ClusterError: the node does not come back with it.
     """
     (name, digest), path = require(machine, binary, restore=False), Path(binary)
-    drives.mended(machine)
+    drives.repair(machine)
     place = f"push/{name}"
     listed = {"push": {name: {"sha256": digest}}}
     host = drives.lab.on(machine)
@@ -167,7 +167,7 @@ def bring_back(machine: Machine, binary: str, drives: Drives, kubectl: Kubectl, 
     :raises WinlabError: as :func:`push`.
     """
     name, _ = require(machine, binary, restore=True)
-    drives.mended(machine)
+    drives.repair(machine)
     return _swap(machine, drives, name, kubectl, progress, "")
 
 

@@ -27,7 +27,7 @@ from winlab.operations.making import refuse_other_plan
 from winlab.site import Site
 from winlab.steps import payload, recipe
 from winlab.steps.payload import Origin
-from winlab.steps.states import MENDED, PAYLOAD, STARTED
+from winlab.steps.states import PAYLOAD, REPAIRED, STARTED
 from winlab.supply.payload import PREFIX
 
 ROUNDS = 8  # of repairs: more than there are tiers
@@ -66,7 +66,7 @@ def repair(
 
     recorded.read(site.folder(lab))  # before the lock, which makes a folder
     lost = elsewhere.rebuild_lost(lab, site, tell, check=check)
-    if any(not one.mended for one in lost):
+    if any(not one.repaired for one in lost):
         return lost  # the others' steps need all hypervisors of the plan
     return lost + carry_out(Job(lab, work, storage=True, locks=not check), site, tell)
 
@@ -83,7 +83,7 @@ def _repair(subject: Subject, tell: Listener, under: Underway) -> list[Drift]:
         findings = _inspect(subject, tell)
         for one in findings:
             seen.setdefault(one.drift.key, one.drift)
-        todo = [one for one in findings if one.drift.mendable and one.drift.key not in tried]
+        todo = [one for one in findings if one.drift.repairable and one.drift.key not in tried]
         if not todo:
             break
         todo = [one for one in todo if one.tier == min(other.tier for other in todo)]
@@ -95,7 +95,7 @@ def _repair(subject: Subject, tell: Listener, under: Underway) -> list[Drift]:
         subject = replace(subject, digests=False)  # they were read, and what was written again was read first
     left = {one.drift.key: one.drift for one in findings}
     left |= {key: replace(left[key], action=why) for key, why in failed.items() if key in left}
-    return [left.get(key) or replace(drift, mended=True) for key, drift in seen.items()]
+    return [left.get(key) or replace(drift, repaired=True) for key, drift in seen.items()]
 
 
 def _inspect(subject: Subject, tell: Listener) -> list[Finding]:
@@ -133,7 +133,7 @@ def assemble(run: Run, todo: Iterable[Finding], steps: Iterable[Step]) -> list[S
     """
     todo = list(todo)
     mends = {
-        MENDED(run.lab, one.drift.node, of=" ".join(filter(None, (one.drift.node, one.drift.what)))): one.repair
+        REPAIRED(run.lab, one.drift.node, of=" ".join(filter(None, (one.drift.node, one.drift.what)))): one.repair
         for one in todo
         if one.repair is not None
     }

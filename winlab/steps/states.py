@@ -99,7 +99,7 @@ LOAD_READY = Kind("load-ready", _lab("container image"))
 LOAD_CD = Kind("load-cd", _thing("CD for"))  # of=the system
 LOADED = Kind("loaded", _node("load"))
 
-MENDED = Kind("mended", lambda state: f"repair {state.of}", learned=False)  # of=what differed, as text
+REPAIRED = Kind("repaired", lambda state: f"repair {state.of}", learned=False)  # of=what differed, as text
 # A lab that is changed into another one
 DRAINED = Kind("drained", _node("drain"))
 LEFT = Kind("left", _node("leave"))  # its node is no longer in the cluster

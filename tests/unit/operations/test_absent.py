@@ -392,7 +392,7 @@ def test_nodes_of_a_forgotten_hypervisor_are_lost(world: World, monkeypatch: pyt
     assert "winlab repair --lab lab" in lost.problem
     told: list[Event] = []
     (drift,) = elsewhere.rebuild_lost("lab", world, told.append, check=True)
-    assert (drift.node, drift.expected, drift.actual, drift.mendable) == ("node-2", SECOND, "forgotten", True)
+    assert (drift.node, drift.expected, drift.actual, drift.repairable) == ("node-2", SECOND, "forgotten", True)
     assert elsewhere.rebuild_lost("lab", World(), ignore, check=True) == []
 
 

@@ -141,7 +141,7 @@ def test_a_lab_as_planned_has_no_drift_and_lost_names_are_reported(
     assert lab.drifts() == []
     monkeypatch.setattr(names, "are_there", lambda _run: False)
     (one,) = lab.findings()
-    assert (one.drift.what, one.drift.mendable, one.lab_steps) == ("names of machines", True, (NAMES,))
+    assert (one.drift.what, one.drift.repairable, one.lab_steps) == ("names of machines", True, (NAMES,))
 
 
 def test_status_has_the_membership(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,8 +201,8 @@ class Drift(Item):
     expected: str
     actual: str
     action: str
-    mendable: bool
-    mended: bool
+    repairable: bool
+    repaired: bool
 
 
 @dataclass(frozen=True, kw_only=True)

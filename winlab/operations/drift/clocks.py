@@ -40,7 +40,7 @@ def _look(run: Run, node: NodePlan) -> Finding | None:
     if abs(off) < clock.WRONG:
         return None
     actual = f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
-    drift = Drift("node", node.name, "clock", "as the host's", actual, "set by the host's", mendable=True)
+    drift = Drift("node", node.name, "clock", "as the host's", actual, "set by the host's", repairable=True)
     return Finding(drift, partial(_settle, run, node), tier=Tier.SERVICE)
 
 

@@ -32,10 +32,10 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
     except NotFoundError:
         return  # the folder's inspection says what is missing
     except WinlabError as error:
-        mendable = not run.plan.joins
-        action = "waited for" if mendable else "see to it that the external cluster runs"
-        drift = Drift("cluster", "", "API server", "answers", error.why or error.what, action, mendable)
-        yield Finding(drift, lab_steps=(API,) if mendable else (), unreached=True, tier=Tier.ACCESS)
+        repairable = not run.plan.joins
+        action = "waited for" if repairable else "see to it that the external cluster runs"
+        drift = Drift("cluster", "", "API server", "answers", error.why or error.what, action, repairable)
+        yield Finding(drift, lab_steps=(API,) if repairable else (), unreached=True, tier=Tier.ACCESS)
         return
     there = {row["metadata"]["name"]: row for row in rows}
     for node in subject.nodes:
@@ -45,12 +45,12 @@ def members(subject: Subject, progress: Progress) -> Iterator[Finding]:
             # a controller's join may begin with a reset, which deletes its part of etcd
             steps = (MEMBER, *CONNECT) if node.role == "worker" else CONNECT
             drift = Drift(
-                "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", mendable=True
+                "cluster", node.name, "node", "there", "gone", "its kubelet registers it again", repairable=True
             )
             yield Finding(drift, partial(_register, run, node), steps, (ROUTES,), tier=Tier.CLUSTER)
         elif not diagnose.is_ready(there[node.name]):
             why = diagnose.brief(there[node.name])
-            drift = Drift("cluster", node.name, "node", "Ready", f"not Ready: {why}", "waited for", mendable=True)
+            drift = Drift("cluster", node.name, "node", "Ready", f"not Ready: {why}", "waited for", repairable=True)
             yield Finding(drift, None, (READY,), unreached=True, tier=Tier.CLUSTER)
 
 
@@ -79,15 +79,17 @@ def identities(subject: Subject, _progress: Progress) -> Iterator[Finding]:
 def _identity(run: Run, node: NodePlan, kubectl: Kubectl) -> Iterator[Finding]:
     proxy = node.os not in run.plan.cluster.proxies
     if gone := identity.missing(kubectl, node.name, proxy=proxy):
-        there, mendable = ", ".join(gone), node.system.hns or not any("proxy" in one for one in gone)
+        there, repairable = ", ".join(gone), node.system.hns or not any("proxy" in one for one in gone)
         action = (
-            "made again" if mendable else f"'winlab node rebuild {node.name}': kube-proxy there needs another token"
+            "made again" if repairable else f"'winlab node rebuild {node.name}': kube-proxy there needs another token"
         )
-        drift = Drift("cluster", node.name, "identity", "roles, account", f"gone: {there}", action, mendable=mendable)
+        drift = Drift(
+            "cluster", node.name, "identity", "roles, account", f"gone: {there}", action, repairable=repairable
+        )
         yield Finding(drift, partial(_identify, run, node, proxy), tier=Tier.CLUSTER)
     if identity.serving_requests(kubectl, node.name, [node.address])[0]:
         drift = Drift(
-            "cluster", node.name, "serving certificate", "approved", "waits for approval", "approved", mendable=True
+            "cluster", node.name, "serving certificate", "approved", "waits for approval", "approved", repairable=True
         )
         yield Finding(drift, None, (READY,), tier=Tier.CLUSTER)
 
@@ -108,7 +110,7 @@ def objects(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     except WinlabError:
         return  # members says that the API server does not answer
     if gone:
-        drift = Drift("cluster", "", "objects", "there", f"gone: {', '.join(gone)}", "made again", mendable=True)
+        drift = Drift("cluster", "", "objects", "there", f"gone: {', '.join(gone)}", "made again", repairable=True)
         yield Finding(drift, lab_steps=(OBJECTS,), tier=Tier.CLUSTER)
 
 
@@ -128,7 +130,7 @@ def routes(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     for cidr in sorted(wanted.keys() | there.keys()):
         expected, actual = wanted.get(cidr, "none"), there.get(cidr, "none")
         if expected != actual:
-            drift = Drift("network", "", f"route to pods {cidr}", expected, actual, "written again", mendable=True)
+            drift = Drift("network", "", f"route to pods {cidr}", expected, actual, "written again", repairable=True)
             yield Finding(drift, lab_steps=(ROUTES,), tier=Tier.CLUSTER)
 
 
@@ -142,7 +144,7 @@ def names(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     except WinlabError:
         return  # members says that the API server does not answer
     if not same:
-        drift = Drift("cluster", "", "names of machines", "known to pods", "others", "written again", mendable=True)
+        drift = Drift("cluster", "", "names of machines", "known to pods", "others", "written again", repairable=True)
         yield Finding(drift, lab_steps=(NAMES,), tier=Tier.CLUSTER)
 
 

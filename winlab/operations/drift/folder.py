@@ -39,12 +39,12 @@ def cluster_access(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     if not subject.cluster:
         return
     if trouble := host_kubectl.trouble(run.folder):
-        drift = Drift("folder", "", "kubectl", "as it was obtained", trouble, "linked again", mendable=True)
+        drift = Drift("folder", "", "kubectl", "as it was obtained", trouble, "linked again", repairable=True)
         yield Finding(drift, partial(payload.link_kubectl, run))
     if trouble := _trouble(run):
         joins = run.plan.joins
         action = "run 'winlab join' again" if joins else "read from the first controller again"
-        drift = Drift("folder", "", "kubeconfig", "there", trouble, action, mendable=not joins)
+        drift = Drift("folder", "", "kubeconfig", "there", trouble, action, repairable=not joins)
         yield Finding(drift, lab_steps=() if joins else (API,), tier=Tier.ACCESS)
 
 

@@ -57,14 +57,14 @@ def inspect(subject: Subject, progress: Progress) -> list[Finding]:
             strange = WinlabError(f"{type(error).__name__}: {error}", cure="Look at it with 'winlab kubectl' or virsh.")
             told = _can_t(area, inspection, strange)
             findings.setdefault(told.drift.key, told)
-    in_the_way = [one.drift for one in findings.values() if one.drift.mendable and not one.unreached]
+    in_the_way = [one.drift for one in findings.values() if one.drift.repairable and not one.unreached]
     return [one for one in findings.values() if not (one.unreached and _explained(one.drift, in_the_way))]
 
 
 def _can_t(area: Area, inspection: Inspection, error: WinlabError) -> Finding:
     name = getattr(inspection, "__name__", "inspection")
     action = error.cure or error.why
-    return Finding(Drift(area, "", f"inspection of {name}", "possible", error.what, action, mendable=False))
+    return Finding(Drift(area, "", f"inspection of {name}", "possible", error.what, action, repairable=False))
 
 
 def _explained(drift: Drift, others: list[Drift]) -> bool:

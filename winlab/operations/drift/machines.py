@@ -46,7 +46,7 @@ def states(subject: Subject, progress: Progress) -> Iterator[Finding]:
 
 
 def _finding(node: NodePlan, state: str, action: str, repair: partial[None] | None = None) -> Finding:
-    drift = Drift("machine", node.name, "state", "running", state, action, mendable=True)
+    drift = Drift("machine", node.name, "state", "running", state, action, repairable=True)
     return Finding(drift, repair, (STARTED,), tier=Tier.START)
 
 
@@ -82,7 +82,7 @@ def _hardware_finding(run: Run, node: NodePlan, one: Other) -> Finding:
         action = "defined as planned; a running machine has it from its next start on"
     else:
         action = "left alone: winlab did not make it"
-    drift = Drift("machine", node.name, one.what, one.expected, one.actual, action, mendable=bool(one.part))
+    drift = Drift("machine", node.name, one.what, one.expected, one.actual, action, repairable=bool(one.part))
     return Finding(drift, partial(_redefine, run, node) if one.part else None)
 
 

@@ -21,7 +21,7 @@ class Drift:
     """One way in which a lab differs from its plan.
 
     ``node`` is empty for what does not belong to a node. ``actual`` is what was found in place of ``expected``.
-    ``action`` says what ``repair`` does or, if it can do nothing (``mendable``), what the user can do.
+    ``action`` says what ``repair`` does or, if it can do nothing (``repairable``), what the user can do.
     """
 
     area: Area
@@ -30,8 +30,8 @@ class Drift:
     expected: str
     actual: str
     action: str
-    mendable: bool
-    mended: bool = False
+    repairable: bool
+    repaired: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:

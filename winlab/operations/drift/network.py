@@ -77,10 +77,10 @@ def bridge(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     prefix = ipaddress.IPv4Network(net.external_cidr).prefixlen
     if not settings.network_is_here() or not (trouble := fabric.bridge_trouble(net.external_gateway, prefix)):
         return
-    mendable = os.geteuid() == 0 and "missing" not in trouble
-    repair = partial(fabric.restore_address, net.external_gateway, prefix) if mendable else None
-    planned, action = f"{net.external_gateway}/{prefix}", "the address is given back" if mendable else SETUP
-    drift = Drift("network", "", f"bridge {settings.BRIDGE}", planned, trouble, action, mendable)
+    repairable = os.geteuid() == 0 and "missing" not in trouble
+    repair = partial(fabric.restore_address, net.external_gateway, prefix) if repairable else None
+    planned, action = f"{net.external_gateway}/{prefix}", "the address is given back" if repairable else SETUP
+    drift = Drift("network", "", f"bridge {settings.BRIDGE}", planned, trouble, action, repairable)
     yield Finding(drift, repair, cuts_off=True)
 
 
@@ -88,10 +88,10 @@ def firewall_table(_subject: Subject, _progress: Progress) -> Iterator[Finding]:
     """The firewall table that keeps guests away from this host; accounts other than root see only whether it exists."""
     if not (trouble := firewall.trouble()):
         return
-    mendable = os.geteuid() == 0
-    table, action = f"firewall table inet {firewall.TABLE}", "written again" if mendable else SETUP
-    drift = Drift("network", "", table, "as setup writes it", trouble, action, mendable)
-    yield Finding(drift, firewall.restore if mendable else None)
+    repairable = os.geteuid() == 0
+    table, action = f"firewall table inet {firewall.TABLE}", "written again" if repairable else SETUP
+    drift = Drift("network", "", table, "as setup writes it", trouble, action, repairable)
+    yield Finding(drift, firewall.restore if repairable else None)
 
 
 def attachment(subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -99,10 +99,10 @@ def attachment(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     trouble, command = attachments.trouble(subject.run.plan)
     if not trouble:
         return
-    mendable = os.geteuid() == 0 and "any more" not in trouble
-    mode, action = subject.run.plan.network.mode, "set up again" if mendable else f"run '{command}'"
-    drift = Drift("network", "", "attachment", mode, trouble, action, mendable)
-    yield Finding(drift, partial(attachments.restore, subject.run.plan) if mendable else None)
+    repairable = os.geteuid() == 0 and "any more" not in trouble
+    mode, action = subject.run.plan.network.mode, "set up again" if repairable else f"run '{command}'"
+    drift = Drift("network", "", "attachment", mode, trouble, action, repairable)
+    yield Finding(drift, partial(attachments.restore, subject.run.plan) if repairable else None)
 
 
 def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
@@ -115,11 +115,11 @@ def ports(subject: Subject, _progress: Progress) -> Iterator[Finding]:
         if definitions.running(run.on(node).conn, node) is None or up.get(node.port, True):
             continue  # a paused machine has its port, too
         here = node.hypervisor == HYPERVISOR  # others' switches can't be seen from this host
-        mendable = here and plugged is not None and node.port not in plugged and _interface(run, node) is not None
+        repairable = here and plugged is not None and node.port not in plugged and _interface(run, node) is not None
         closer = f"as root, 'winlab repair {node.name}' looks closer"
-        action = "plugged in again" if mendable else f"{closer}; else {SETUP}"
-        drift = Drift("network", node.name, "port in Open vSwitch", "bound", "not bound", action, mendable)
-        yield Finding(drift, partial(_plug, run, node) if mendable else None)
+        action = "plugged in again" if repairable else f"{closer}; else {SETUP}"
+        drift = Drift("network", node.name, "port in Open vSwitch", "bound", "not bound", action, repairable)
+        yield Finding(drift, partial(_plug, run, node) if repairable else None)
 
 
 def _interface(run: Run, node: NodePlan) -> str | None:

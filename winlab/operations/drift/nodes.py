@@ -58,14 +58,14 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
     try:
         if not any(login.answers() for _ in range(LOGINS)):
             why = login.refusal.what if login.refusal else "does not answer"
-            drift = Drift("node", node.name, "login", "answers", why, "waited for", mendable=True)
+            drift = Drift("node", node.name, "login", "answers", why, "waited for", repairable=True)
             return [Finding(drift, None, (BOOTED, DRIVE_FREE), unreached=True, tier=Tier.LOGIN)]
         if not subject.cluster or not node.is_member:
             return []
         condition = own.condition()
     except WinlabError as error:
         action = error.cure or f"look at '{logs(node.name, run.lab)}'"
-        return [Finding(Drift("node", node.name, "login", "answers", error.what, action, mendable=False))]
+        return [Finding(Drift("node", node.name, "login", "answers", error.what, action, repairable=False))]
     findings = [_service(run, node, name, state) for name, state in condition.services.items() if state != "running"]
     # a guest may name anything, and as much as it likes
     findings += [
@@ -79,17 +79,17 @@ def _look(subject: Subject, node: NodePlan) -> list[Finding]:
 def _service(run: Run, node: NodePlan, name: str, state: str) -> Finding:
     if state == "absent" and node.role == "controller":
         action = "run 'winlab create' if the lab was never complete"
-        return Finding(Drift("node", node.name, name, "running", state, action, mendable=False))
+        return Finding(Drift("node", node.name, name, "running", state, action, repairable=False))
     if state == "absent":
-        drift = Drift("node", node.name, name, "running", state, "set up again as by create", mendable=True)
+        drift = Drift("node", node.name, name, "running", state, "set up again as by create", repairable=True)
         return Finding(drift, None, JOIN, JOIN_LAB, tier=Tier.CLUSTER)
-    drift = Drift("node", node.name, name, "running", state, "started", mendable=True)
+    drift = Drift("node", node.name, name, "running", state, "started", repairable=True)
     return Finding(drift, partial(_start, run, node, name), tier=Tier.SERVICE)
 
 
 def _changed(node: NodePlan, what: str, step: Kind) -> Finding:
     action = "put right as by create; services that read it are restarted"
-    drift = Drift("node", node.name, what, "as winlab renders it", "differs", action, mendable=True)
+    drift = Drift("node", node.name, what, "as winlab renders it", "differs", action, repairable=True)
     return Finding(drift, None, (PAYLOAD_INSERTED, step), (PAYLOAD,), tier=Tier.CONFIG)
 
 
@@ -101,5 +101,5 @@ def _not_joined(node: NodePlan) -> Finding:
     worker = node.role == "worker"
     # a controller's join begins with a reset, which deletes its part of etcd
     action = "joins again, as by create" if worker else "run 'winlab create' if the lab was never complete"
-    drift = Drift("node", node.name, "membership", "joined", "not joined", action, mendable=worker)
+    drift = Drift("node", node.name, "membership", "joined", "not joined", action, repairable=worker)
     return Finding(drift, None, JOIN if worker else (), JOIN_LAB if worker else (), tier=Tier.CLUSTER)

@@ -51,7 +51,7 @@ def own(subject: Subject, progress: Progress) -> Iterator[Finding]:
 
 
 def _told(node: NodePlan, what: str, expected: str, actual: str, action: str) -> Finding:
-    return Finding(Drift("volume", node.name, what, expected, actual, action, mendable=False))
+    return Finding(Drift("volume", node.name, what, expected, actual, action, repairable=False))
 
 
 def _lost(run: Run, node: NodePlan) -> str:
@@ -70,16 +70,16 @@ def inserted(subject: Subject, _progress: Progress) -> Iterator[Finding]:
     for node in subject.nodes:
         for name in _attached(run, node):
             if name.startswith(PREFIX) and run.on(node).pool.exists(name) and not run.on(node).pool.is_complete(name):
-                drift = Drift("volume", node.name, f"{name}: marker", "there", "gone", "made again", mendable=True)
+                drift = Drift("volume", node.name, f"{name}: marker", "there", "gone", "made again", repairable=True)
                 yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
                 continue
             if run.on(node).pool.exists(name) or volume_names.first(name) == node.volume("disk").name:
                 continue
             if name.startswith(PREFIX) or name in _lent(run.lab, node):
-                drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", mendable=True)
+                drift = Drift("volume", node.name, name, "there", "gone", "made and inserted again", repairable=True)
                 yield Finding(drift, None, (PAYLOAD_INSERTED,), (PAYLOAD,))
             elif any(volume.name == name and volume.role == "seed" for volume in node.volumes):
-                drift = Drift("volume", node.name, name, "there", "gone", "made again", mendable=True)
+                drift = Drift("volume", node.name, name, "there", "gone", "made again", repairable=True)
                 yield Finding(drift, partial(_make_seed, run, node))
             elif name.startswith(f"{run.lab}."):
                 yield _told(node, name, "there", "gone", _lost(run, node))
@@ -128,10 +128,10 @@ def _bases(subject: Subject, host: Hypervisor, progress: Progress) -> Iterator[F
         path = _same_content(held, progress) if held else None
         if path is None:
             action = f"no image in the cache has the content that it had; the disks of {users} are based on it"
-            yield Finding(Drift("volume", "", what, "whole", actual, action, mendable=False))
+            yield Finding(Drift("volume", "", what, "whole", actual, action, repairable=False))
             continue
         action = f"uploaded again from the cache; {users} must be restarted then"
-        drift = Drift("volume", "", what, "whole", actual, action, mendable=True)
+        drift = Drift("volume", "", what, "whole", actual, action, repairable=True)
         yield Finding(drift, partial(_upload, pool, name, path))
 
 
@@ -140,13 +140,13 @@ def _unmarked(pool: StoragePool, name: str, what: str, users: list[str], progres
     digest = pool.digest(name, partial(progress.say, f"reading {name}"))
     if any(image.sha256 == digest for image in cache.entries()):
         action = "written again: the volume has the content of an image in the cache"
-        drift = Drift("volume", "", f"{what}: marker", "there", "gone", action, mendable=True)
+        drift = Drift("volume", "", f"{what}: marker", "there", "gone", action, repairable=True)
         return Finding(drift, lambda _progress: pool.mark(name, digest))
     action = (
         f"whether the volume is whole is not known: no image in the cache has its content. The disks of "
         f"{', '.join(users)} are based on it; 'winlab node rebuild' makes a worker without it"
     )
-    return Finding(Drift("volume", "", f"{what}: marker", "there", "gone", action, mendable=False))
+    return Finding(Drift("volume", "", f"{what}: marker", "there", "gone", action, repairable=False))
 
 
 def _used(subject: Subject, host: Hypervisor) -> dict[str, list[str]]:

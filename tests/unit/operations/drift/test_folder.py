@@ -38,7 +38,7 @@ def test_lost_credentials_are_not_recreated(lab: Standing) -> None:
     (lab.folder.path / "credentials.json").unlink()
     finding = lab.findings()[0]
     assert finding.drift.what == "credentials.json"
-    assert (finding.drift.mendable, finding.repair) == (False, None)
+    assert (finding.drift.repairable, finding.repair) == (False, None)
 
 
 def test_kubeconfig_and_kubectl(lab: Standing) -> None:

@@ -54,7 +54,7 @@ def test_nothing_is_missing(there: SimpleNamespace) -> None:
 def test_what_is_gone_is_made_again_and_kube_proxy_gets_another_token(there: SimpleNamespace) -> None:
     there.missing = ["serviceaccount/winlab-kube-proxy-node-1"]
     (found,) = findings("workers.os=windows-2022")
-    assert (found.drift.what, found.drift.mendable) == ("identity", True)
+    assert (found.drift.what, found.drift.repairable) == ("identity", True)
     assert found.drift.actual == "gone: serviceaccount/winlab-kube-proxy-node-1"
     assert found.repair is not None
     found.repair(Quiet())
@@ -64,10 +64,10 @@ def test_what_is_gone_is_made_again_and_kube_proxy_gets_another_token(there: Sim
 def test_a_linux_node_needs_a_rebuild_for_another_token(there: SimpleNamespace) -> None:
     there.missing = ["serviceaccount/winlab-kube-proxy-node-1"]
     (found,) = findings("workers.os=debian-13")
-    assert (found.drift.mendable, "winlab node rebuild node-1" in found.drift.action) == (False, True)
+    assert (found.drift.repairable, "winlab node rebuild node-1" in found.drift.action) == (False, True)
     there.missing = ["clusterrolebinding/winlab:renewal:node-1"]
     (found,) = findings("workers.os=debian-13")
-    assert found.drift.mendable
+    assert found.drift.repairable
 
 
 def test_a_renewed_serving_certificate_is_approved(there: SimpleNamespace) -> None:

@@ -32,7 +32,7 @@ def test_an_interrupted_first_boot_is_reported_and_left_alone(lab: Standing) -> 
     lab.booting.add(domain)
     lab.pool.add("lab.node-1.serial.log", content=b"winlab: phase=windowsPE\r\n")
     drift = only(lab.findings()).drift
-    assert not drift.mendable
+    assert not drift.repairable
     assert "Run the lab's create command again" in drift.action
 
 
@@ -40,7 +40,7 @@ def test_a_machine_whose_disk_failed_is_left_paused(lab: Standing) -> None:
     lab.states["winlab-lab.node-1"], lab.disk_trouble = "paused", "failed"
     lab.pool.free = lambda: paused.ROOM  # type: ignore[attr-defined]
     drift = only(lab.findings()).drift
-    assert not drift.mendable
+    assert not drift.repairable
     assert "virsh resume winlab-lab.node-1" in drift.action
 
 
@@ -75,13 +75,13 @@ def test_hardware_changed_manually_is_defined_again(lab: Standing, old: str, new
     planned = lab.xml[f"winlab-lab.{NODE}"]
     lab.change(NODE, old, new)
     finding = only(lab.findings())
-    assert (finding.drift.node, finding.drift.what, finding.drift.mendable) == (NODE, what, True)
+    assert (finding.drift.node, finding.drift.what, finding.drift.repairable) == (NODE, what, True)
     assert finding.repair is not None
     finding.repair(Quiet())
     assert lab.drifts() == []
     lab.xml[f"winlab-lab.{NODE}"], lab.live[f"winlab-lab.{NODE}"] = planned, planned.replace(old, new)
     drift = only(lab.findings()).drift  # it only runs so: it is as planned when it is started again
-    assert (drift.what, drift.mendable) == (f"{what} while it runs", False)
+    assert (drift.what, drift.repairable) == (f"{what} while it runs", False)
     assert f"winlab restart {NODE}" in drift.action
 
 
@@ -121,7 +121,7 @@ def test_another_file_in_the_place_of_a_disk_is_left_alone(lab: Standing) -> Non
     lab.pool.add("lab.controller-1.disk.snapshot", backing=lab.plan.node(NODE).volume("base").name)
     lab.change(NODE, DISK, "lab.controller-1.disk.snapshot", live=True)
     drift = only(lab.findings()).drift
-    assert (drift.what, drift.mendable) == ("disk vda", False)
+    assert (drift.what, drift.repairable) == ("disk vda", False)
     assert "snapshot" in drift.actual
 
 

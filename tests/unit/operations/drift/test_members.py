@@ -57,7 +57,7 @@ def test_a_changed_file_is_reported_before_services(lab: Standing) -> None:
     guest.changed = {"/etc/containerd/config.toml": PREPARED}
     guest.services |= {"containerd": "stopped"}
     stopped, changed = lab.findings()
-    assert (changed.drift.what, changed.drift.actual, changed.drift.mendable) == (
+    assert (changed.drift.what, changed.drift.actual, changed.drift.repairable) == (
         "/etc/containerd/config.toml",
         "differs",
         True,
@@ -86,8 +86,8 @@ def test_a_worker_that_is_not_a_member_joins_and_a_controller_is_not_reset(lab: 
     for guest in lab.guests.values():
         guest.joined = False
     controller, worker = lab.findings()
-    assert (controller.drift.node, controller.drift.mendable, controller.steps) == ("controller-1", False, ())
-    assert (worker.drift.node, worker.drift.mendable) == ("node-1", True)
+    assert (controller.drift.node, controller.drift.repairable, controller.steps) == ("controller-1", False, ())
+    assert (worker.drift.node, worker.drift.repairable) == ("node-1", True)
     assert MEMBER in worker.steps
 
 

@@ -27,7 +27,7 @@ def test_rows(lab: Standing) -> None:
     for one in findings:
         if one.repair is not None:
             one.repair(Quiet())
-    assert lab.overlay.mended == 1  # one change repairs all of them
+    assert lab.overlay.repaired == 1  # one change repairs all of them
     assert [one.what for one in lab.drifts()] == ["Logical_Switch_Port stray"]
 
 
@@ -55,14 +55,14 @@ def test_daemons_that_do_not_follow(lab: Standing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "trouble", "mendable"), [(0, "is down", True), (0, "is missing", False), (1, "is down", False)]
+    ("user", "trouble", "repairable"), [(0, "is down", True), (0, "is missing", False), (1, "is down", False)]
 )
-def test_the_bridge(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int, trouble: str, mendable: bool) -> None:
+def test_the_bridge(lab: Standing, monkeypatch: pytest.MonkeyPatch, user: int, trouble: str, repairable: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     lab.bridge = trouble
     lab.guests["node-1"].answers = False  # an unreachable guest is not asked
-    assert reported(lab.drifts()) == [("", "bridge br-winlab", "172.31.240.1/20", trouble, mendable)]
-    assert mendable or "sudo winlab host setup" in lab.drifts()[0].action
+    assert reported(lab.drifts()) == [("", "bridge br-winlab", "172.31.240.1/20", trouble, repairable)]
+    assert repairable or "sudo winlab host setup" in lab.drifts()[0].action
     monkeypatch.setenv("WINLAB_OVN_NB", "tcp:192.0.2.1:6641")  # another host's bridge can't be seen
     assert [one.what for one in lab.drifts()] == ["login"]
 
@@ -88,8 +88,8 @@ def test_a_port_that_is_not_bound(lab: Standing, monkeypatch: pytest.MonkeyPatch
     lab.overlay.up[node.port] = False
     lab.change("node-1", f'<mac address="{node.mac}"/>', f'<mac address="{node.mac}"/><target dev="vnet7"/>', live=True)
     drift = only(lab.findings()).drift
-    assert (drift.node, drift.actual, drift.mendable) == ("node-1", "not bound", True)
+    assert (drift.node, drift.actual, drift.repairable) == ("node-1", "not bound", True)
     lab.plugged[node.port] = "vnet7"  # it exists, so plugging it in does not help
-    assert not lab.drifts()[0].mendable
+    assert not lab.drifts()[0].repairable
     lab.states[node.domain] = "off"  # its port is gone with it
     assert [one.what for one in lab.drifts()] == ["state"]

@@ -63,7 +63,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
 def run(node: str = "", **options: Any) -> dict[str, bool]:
     """Repair, or check; the differences, and whether each was repaired."""
     drifts = repair.repair("lab", Site(), ignore, node=node, **options)
-    return {f"{one.node} {one.what}".strip(): one.mended for one in drifts}
+    return {f"{one.node} {one.what}".strip(): one.repaired for one in drifts}
 
 
 def test_a_lab_that_is_as_planned(lab: Standing) -> None:
@@ -159,7 +159,7 @@ def test_a_machine_is_not_started_without_memory(lab: Standing, monkeypatch: pyt
     monkeypatch.setattr(room, "require_for", refuse)
     lab.states["winlab-lab.node-1"] = "off"
     drifts = repair.repair("lab", Site(), ignore)
-    assert ("node-1", False, "failed: no memory") in {(one.node, one.mended, one.action) for one in drifts}
+    assert ("node-1", False, "failed: no memory") in {(one.node, one.repaired, one.action) for one in drifts}
     assert lab.states["winlab-lab.node-1"] == "off"
 
 
@@ -187,7 +187,7 @@ def test_a_lab_of_another_plan_is_refused(lab: Standing, monkeypatch: pytest.Mon
 
 
 def finding(node: str, kinds: tuple[Any, ...], lab_kinds: tuple[Any, ...] = (), repair: Any = None) -> Finding:
-    drift = Drift("node", node, "x", "a", "b", "", mendable=True)
+    drift = Drift("node", node, "x", "a", "b", "", repairable=True)
     return Finding(drift, repair, kinds, lab_kinds)
 
 
@@ -195,8 +195,8 @@ def test_the_steps_of_create_that_are_named_and_no_others() -> None:
     plan = plans.make(plans.TCG, "1-1-1")
     own = runs.run(plan, folder=SimpleNamespace(lab="lab", credentials=None, has_credentials_for=None))
     every = recipe.once([*recipe.guests(own), *recipe.cluster(own, Supply(SimpleNamespace()))])  # type: ignore[arg-type]
-    mended = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), repair=lambda _progress: None)
-    steps = repair.assemble(own, [mended, finding("", (), (API,))], every)
+    repaired = finding("node-1", (STARTED, BOOTED, READY), (ROUTES,), repair=lambda _progress: None)
+    steps = repair.assemble(own, [repaired, finding("", (), (API,))], every)
     chosen = engine.compose(steps)
     assert chosen[0].title == "repair node-1 x"
     assert {step.title for step in chosen[1:]} == {
@@ -256,5 +256,5 @@ def test_the_command_s_json(lab: Standing) -> None:
     assert results.item(invoke("node-1", "--check", "--output", "json").stdout) == {
         "name": "node-1", "lab": "lab",
         "area": "machine", "node": "node-1", "what": "state", "expected": "running", "actual": "paused",
-        "action": "resumed", "mendable": True, "mended": False,
+        "action": "resumed", "repairable": True, "repaired": False,
     }  # fmt: skip

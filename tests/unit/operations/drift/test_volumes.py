@@ -81,7 +81,7 @@ def test_a_missing_cd_of_load_or_push_is_replaced_by_the_payload_cd(lab: Standin
     cd = f"{POOL}/base-kubernetes-linux-1.iso"
     lab.change("controller-1", cd, f"{POOL}/{name}")
     (found,) = [one for one in lab.findings() if one.drift.what == name]
-    assert (found.drift.mendable, found.steps, found.lab_steps) == (True, (PAYLOAD_INSERTED,), (PAYLOAD,))
+    assert (found.drift.repairable, found.steps, found.lab_steps) == (True, (PAYLOAD_INSERTED,), (PAYLOAD,))
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_base_volumes(lab: Standing, whole: bool, now: str, digests: bool, actua
         assert lab.drifts(digests=digests) == []
         return
     drift = only(lab.findings(digests=digests)).drift
-    assert (drift.what, drift.actual, drift.mendable) == (base, actual, False)
+    assert (drift.what, drift.actual, drift.repairable) == (base, actual, False)
     lab.cached.append(SimpleNamespace(sha256="aa", path=Path("/cache/disk")))  # the same bytes
     finding = only(lab.findings(digests=digests))
-    assert finding.drift.mendable
+    assert finding.drift.repairable
     assert finding.repair is not None
     finding.repair(Quiet())
     assert lab.pool.written == [f"{base} from /cache/disk"]
@@ -150,7 +150,7 @@ def test_a_base_volume_of_unknown_content_is_not_replaced(lab: Standing) -> None
     lab.pool.volumes[base].whole, lab.pool.volumes[base].unmarked = False, True
     lab.cached.append(SimpleNamespace(sha256="", path=Path("/cache/disk")))
     drift = only(lab.findings()).drift
-    assert not drift.mendable
+    assert not drift.repairable
     assert "is not known: no image in the cache has its content" in drift.action
     assert "can't be read" not in drift.action
 
