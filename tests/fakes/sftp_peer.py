@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,9 +31,10 @@ class Handle(paramiko.SFTPHandle):
         self._path = path
         self._file = os.open(path, flags, 0o644)
 
-    def _count(self, size: int) -> None:
+    def _count(self, offset: int, size: int) -> None:
         if not self._server.transport.is_active():
             return  # what was requested before it was cut
+        self._peer.first = min(self._peer.first, offset)
         self._peer.moved += size
         if self._peer.cut is not None and self._peer.moved >= self._peer.cut:
             self._peer.cut = None
@@ -40,12 +42,12 @@ class Handle(paramiko.SFTPHandle):
 
     def read(self, offset: int, length: int) -> bytes:
         block = os.pread(self._file, length, offset)
-        self._count(len(block))
+        self._count(offset, len(block))
         return block
 
     def write(self, offset: int, data: bytes) -> int:
         os.pwrite(self._file, data, offset)
-        self._count(len(data))
+        self._count(offset, len(data))
         return paramiko.SFTP_OK
 
     def stat(self) -> paramiko.SFTPAttributes:
@@ -190,6 +192,7 @@ class Peer:
         self.play: Callable[[paramiko.Channel, str], None] = lambda channel, _line: channel.close()
         self.cut: int | None = None  # bytes of files after which it cuts the connection, once
         self.moved = 0
+        self.first = sys.maxsize  # the lowest offset that was read or written
         self.open: list[Sshd] = []
         self.is_deaf = False
 

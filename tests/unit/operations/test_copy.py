@@ -191,11 +191,11 @@ def test_a_cut_is_resumed_by_the_same_command(linux: Peer, monkeypatch: pytest.M
         have = part.stat().st_size
         assert 0 < have < len(LARGE)
         assert stat.S_IMODE(part.stat().st_mode) == 0o600  # as long as it is not known who may read it
-        linux.moved = 0
+        linux.first = len(LARGE)
         told: list[Any] = []
         cp(*words, listener=told.append)
         assert any(isinstance(event, StepProgress) and "resumes at" in event.text for event in told)
-        assert linux.moved <= len(LARGE) - have + (1 << 20)  # the rest, and what was compared
+        assert linux.first >= have - (1 << 20)  # the rest, and what was compared; paramiko may request blocks twice
         assert list(places.rglob(".*.winlab")) == []
     assert Path("c").read_bytes() == LARGE
 
