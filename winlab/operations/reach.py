@@ -11,7 +11,7 @@ from pathlib import Path
 from winlab import loopback
 from winlab.adapters.guests.base import Guest, Input, Sink
 from winlab.adapters.guests.connect import connect
-from winlab.adapters.guests.ssh import arguments
+from winlab.adapters.guests.ssh_command import arguments
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.adapters.remote import Remote, forwarded_port
 from winlab.adapters.vm import console as consoles

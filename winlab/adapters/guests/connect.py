@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from winlab.adapters.guests.base import Guest, Kept, at_most
 from winlab.adapters.guests.file_system import FileSystem
-from winlab.adapters.guests.sftp import SftpFiles
-from winlab.adapters.guests.ssh import SshGuest
 from winlab.adapters.guests.systems import ways
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, UnreachableError, UsageError, WinlabError
@@ -88,6 +86,9 @@ def files(tag: Tag, folder: LabFolder, *, root: bool = False, timeout: float = 3
     """
     if root and tag.system.login != "ssh":
         raise UsageError(f"'{tag.node}' runs {tag.system.title}, whose files are an administrator's already.")
+    from winlab.adapters.guests.sftp import SftpFiles
+    from winlab.adapters.guests.ssh import SshGuest
+
     try:
         return SftpFiles(SshGuest(tag, folder, timeout), tag, root=root)
     except UnreachableError:
@@ -165,9 +166,12 @@ def _spare(node: _Heard, tag: Tag, folder: LabFolder, timeout: float) -> Guest |
 
 
 def _log_in(way: str, tag: Tag, folder: LabFolder, timeout: float) -> Guest:
+    # the libraries of ssh take a sixth of a second to import, WinRM's half a second
     if way == "ssh":
+        from winlab.adapters.guests.ssh import SshGuest
+
         return SshGuest(tag, folder, timeout)
-    from winlab.adapters.guests.winrm import WinRmGuest  # its libraries take half a second to import
+    from winlab.adapters.guests.winrm import WinRmGuest
 
     return WinRmGuest(tag, folder, timeout)
 

@@ -13,7 +13,8 @@ import paramiko
 from winlab import stopping
 from winlab.adapters.guests import file_system
 from winlab.adapters.guests.file_system import BLOCK, PLAIN, Entry
-from winlab.adapters.guests.ssh import SILENCE, SshGuest
+from winlab.adapters.guests.ssh import SshGuest
+from winlab.adapters.guests.ssh_command import SILENCE
 from winlab.design.plan.tags import Tag
 from winlab.errors import GuestError, NotFoundError, UnreachableError, UsageError
 

@@ -8,23 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from pathlib import Path
 
 import paramiko
 
 from winlab import stopping
 from winlab.adapters.guests.answering import Answering, bounded
 from winlab.adapters.guests.base import Input, Sink, discard, patient
+from winlab.adapters.guests.ssh_command import KEEPALIVE, SILENCE
 from winlab.adapters.guests.systems import command_line, ways
 from winlab.design.plan.tags import Tag
-from winlab.errors import GuestError, UnreachableError, UsageError
+from winlab.errors import GuestError, UnreachableError
 from winlab.lab_folder import LabFolder
 
 PORT = 22
-KEEPALIVE = 15  # seconds
-SILENCE = (
-    60  # seconds after which a connection is lost if the guest's kernel acknowledges nothing: it is gone or paused
-)
 CHUNK = 1 << 15
 BLOCK = 1 << 20  # bytes of input that a node takes within SILENCE
 LOOK = 0.02  # seconds between two checks for output
@@ -200,57 +196,3 @@ def dial(address: str, timeout: float) -> socket.socket:
     made = socket.create_connection((address, PORT), timeout)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE * 1000)
     return made
-
-
-def arguments(tag: Tag, folder: LabFolder, *more: str) -> list[str | Path]:
-    """The command line of the host's ssh client for a user's session on this node.
-
-    :param more: more options.
-    :raises UsageError: ssh can't be given the path of the lab's folder.
-    """
-    return [
-        "ssh",
-        "-F",
-        "none",  # no configuration of the user's or the host's: it may forward an agent, or a port, to every host
-        "-o",
-        "ForwardAgent=no",
-        "-o",
-        "ForwardX11=no",
-        "-o",
-        f"IdentityFile={_quoted(folder.ssh_key)}",  # not -i, which takes no path with a percent sign
-        "-o",
-        "IdentitiesOnly=yes",
-        "-o",
-        f"UserKnownHostsFile={_quoted(folder.known_hosts)}",
-        "-o",
-        f"HostKeyAlias={tag.full_name}",  # whose key it must have, regardless of the address
-        "-o",
-        "StrictHostKeyChecking=yes",
-        "-o",
-        "UpdateHostKeys=no",
-        "-o",
-        f"ConnectTimeout={KEEPALIVE}",
-        "-o",
-        f"ServerAliveInterval={KEEPALIVE}",  # a node that no longer answers ends the session
-        "-o",
-        f"ServerAliveCountMax={SILENCE // KEEPALIVE}",
-        *more,
-        f"{tag.user}@{tag.floating}",
-    ]
-
-
-def _quoted(path: Path) -> str:
-    """A path in an option of ssh, which splits it at blanks and replaces tokens in it (man ssh_config, TOKENS).
-
-    :raises UsageError: ssh has no way to write it.
-    """
-    text = str(path.absolute())
-    if "${" in text or not text.isprintable():
-        raise UsageError(
-            f"ssh can't use the path '{text}'.",
-            why="It replaces '${NAME}' by a variable, and has no way to write control characters.",
-            cure="Move the labs' folder, and name it in WINLAB_STATE.",
-        )
-    for special in ("\\", '"'):
-        text = text.replace(special, "\\" + special)
-    return '"' + text.replace("%", "%%") + '"'

@@ -15,7 +15,7 @@ import pytest
 from sftp_peer import AnyLogin
 
 from winlab import stopping
-from winlab.adapters.guests import ssh
+from winlab.adapters.guests import ssh, ssh_command
 from winlab.adapters.guests.silence import Silence
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan import tags
@@ -283,7 +283,7 @@ def test_the_kernel_gives_up_a_guest_that_acknowledges_nothing(monkeypatch: pyte
 
 def test_the_users_configuration_of_ssh_is_not_read() -> None:
     plan = plans.make(plans.TCG, "1-0-1")
-    words = [str(word) for word in ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
+    words = [str(word) for word in ssh_command.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
     assert words[words.index("-F") + 1] == "none"
     options = [words[at + 1] for at, word in enumerate(words) if word == "-o"]
     assert {"ForwardAgent=no", "ForwardX11=no"} <= set(options)
@@ -307,7 +307,7 @@ def test_the_labs_folder_is_written_as_ssh_reads_it(
     """With OpenSSH 9.2, ``ssh -G`` and ``ssh -v`` show the paths that are meant."""
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / name))
     plan = plans.make(plans.TCG, "1-0-1")
-    words = [str(word) for word in ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
+    words = [str(word) for word in ssh_command.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))]
     where = f"{tmp_path}/{written}/labs/lab"
     for option in (f'IdentityFile="{where}/id_ed25519"', f'UserKnownHostsFile="{where}/known_hosts"'):
         assert words[words.index(option) - 1] == "-o"
@@ -319,7 +319,7 @@ def test_a_folder_that_ssh_can_not_be_given(name: str, tmp_path: Path, monkeypat
     monkeypatch.setenv("WINLAB_STATE", str(tmp_path / name))
     plan = plans.make(plans.TCG, "1-0-1")
     with pytest.raises(UsageError, match="ssh can't use the path"):
-        ssh.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))
+        ssh_command.arguments(tags.of(plan, plan.nodes[0]), LabFolder("lab"))
 
 
 def test_a_node_is_known_by_its_name_whatever_its_address(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +328,7 @@ def test_a_node_is_known_by_its_name_whatever_its_address(login: Login, monkeypa
     known = folder.known_hosts.read_text()
     name, key = "controller-1.lab.winlab.internal", " ".join(known.split()[1:])
     assert known == f"{tag.floating},{name} {key}\n"
-    words = [str(word) for word in ssh.arguments(tag, folder)]
+    words = [str(word) for word in ssh_command.arguments(tag, folder)]
     assert words[words.index(f"HostKeyAlias={name}") - 1] == "-o"
     assert words[-1] == f"winlab@{tag.floating}"
 
