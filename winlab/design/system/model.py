@@ -73,7 +73,7 @@ class System:
     :param hyperv: whether it uses Hyper-V's enlightenments, which QEMU has with KVM.
     :param locks_account: whether wrong passwords lock an account for a while, in which it refuses the right one, too.
     :param tells_crash: whether its kernel notifies the hypervisor when it crashes.
-    :param needless_cpu: CPU features that it can do without, and that cost an emulator time.
+    :param needless_cpu: CPU features that it can do without, and that cost an emulator time or crash it.
     :param needs_cx16: whether it refuses to boot without the instruction cmpxchg16b.
     :param usual_boot: seconds from power-on to a login, on hardware.
     :param usual_payload: seconds to build its payload.
