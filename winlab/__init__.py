@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from winlab.operations.planning import Proposal as Proposal
     from winlab.operations.watch import View as View
     from winlab.site import Site as Site
-    from winlab.steps.payload import Origin as Origin
+    from winlab.steps.sources import Origin as Origin
     from winlab.stopping import Stopped as Stopped
     from winlab.supplies import Supplies as Supplies
     from winlab.version import __version__ as __version__
@@ -85,7 +85,7 @@ _NAMES = {
     "winlab.operations.planning": "Proposal",
     "winlab.operations.watch": "View",
     "winlab.site": "Site",
-    "winlab.steps.payload": "Origin",
+    "winlab.steps.sources": "Origin",
     "winlab.stopping": "Stopped",
     "winlab.supplies": "Supplies",
     "winlab.version": "__version__",

@@ -20,7 +20,7 @@ from winlab.operations.snapshot.copying import Copied
 from winlab.operations.snapshot.listing import Listed
 from winlab.site import Site, at_site
 from winlab.snapshots import Id, Snapshot
-from winlab.steps.payload import ANYWHERE, Origin
+from winlab.steps.sources import ANYWHERE, Origin
 from winlab.stopping import Stop
 
 __all__ = ["Copied", "Listed", "Snapshot", "Snapshots", "all_snapshots", "import_snapshot"]

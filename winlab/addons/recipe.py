@@ -11,7 +11,7 @@ from winlab.engine.state import Kind
 from winlab.engine.step import Step
 from winlab.events import Progress
 from winlab.steps.apply import apply
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import API
 
 RECORDED = Kind("addons-recorded", lambda _: "add-ons")

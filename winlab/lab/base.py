@@ -10,7 +10,7 @@ from winlab.site import Site
 
 if TYPE_CHECKING:
     from winlab.operations.planning import Proposal
-    from winlab.steps.payload import Origin
+    from winlab.steps.sources import Origin
 
 
 class Base:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from winlab.operations.clusters import ClusterVerdict, Nearby
     from winlab.operations.join import Joining
     from winlab.operations.making import Until
-    from winlab.steps.payload import Origin
+    from winlab.steps.sources import Origin
 
 
 class External(Base):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from winlab.operations.lock import Renewed
     from winlab.operations.making import Until
     from winlab.operations.planning import Proposal
-    from winlab.steps.payload import Origin
+    from winlab.steps.sources import Origin
     from winlab.supply.artifacts.bundle.file import Bundle
     from winlab.supply.images.golden import Golden
 
@@ -249,7 +249,7 @@ class Making(Base):
         :param to: the file; by default in the cache, where :meth:`create` finds it.
         :raises WinlabError: something can't be obtained, or the file can't be written.
         """
-        from winlab.steps.payload import Origin
+        from winlab.steps.sources import Origin
 
         return operations.bundle.gather(plan.plan, plan.stock, to, origin or Origin(), listener)
 
@@ -267,7 +267,7 @@ class Making(Base):
 
         :raises WinlabError: as :meth:`create`.
         """
-        from winlab.steps.payload import Origin
+        from winlab.steps.sources import Origin
 
         fetch = self._consent(plan, accept_eula, origin)
         return operations.golden.build(plan.plan, plan.stock, self.site, listener, origin or Origin(), consent=fetch)

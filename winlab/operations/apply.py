@@ -32,7 +32,7 @@ from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps.amendment import Amendment
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.supply.payload import PREFIX
 
 

@@ -15,8 +15,8 @@ from winlab.errors import UsageError
 from winlab.events import Listener, Note, Progress, Told
 from winlab.operations import carry_out, lock_inputs
 from winlab.operations.lock_file import LockedMedium
-from winlab.steps import payload
-from winlab.steps.payload import Origin, Supply
+from winlab.steps import sources
+from winlab.steps.sources import Origin, Supply
 from winlab.supply.artifacts import select
 from winlab.supply.artifacts.bundle import file
 from winlab.supply.artifacts.bundle.file import Bundle
@@ -59,7 +59,7 @@ def source(plan: Plan, origin: Origin) -> tuple[Source, list[Artifact], str]:
 
     :raises NotFoundError: no source has everything.
     """
-    chosen, why = payload.choose(plan, origin, runs=False)
+    chosen, why = sources.choose(plan, origin, runs=False)
     artifacts = [artifact for artifact in required.every(plan) if artifact not in chosen.missing]
     # the host that creates the lab may not run the cluster's own kubectl unless something verifies it
     kubectl = select.for_host(chosen.source, required.kubectls(plan.cluster.versions))

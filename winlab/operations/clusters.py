@@ -20,7 +20,7 @@ from winlab.events import Listener, Progress
 from winlab.operations import attachment, join
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 
 LOOPBACK = ("localhost", "127.", "0.0.0.0", "[::1]", "::1")  # noqa: S104 - what k3d writes
 

@@ -10,7 +10,7 @@ from winlab.operations.carry_out import carry_out
 from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 
 
 def create(

@@ -21,9 +21,9 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import bundle
 from winlab.operations.carry_out import Job, Underway, carry_out, hold, require_idle
 from winlab.site import Site
-from winlab.steps import payload, recipe
+from winlab.steps import recipe, sources
 from winlab.steps.golden import NOTE, all_made, is_spoiled
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.supply.images import golden as golden_cache
 from winlab.supply.images import library, requirements
 
@@ -180,7 +180,7 @@ def build(
 
     def work(under: Underway) -> None:
         for placed in lacking(plan, site, lambda _: golden_cache.find(key) is not None, under.held, tell):
-            source = bundle.report(plan, *payload.choose(plan, origin, runs=False), origin, tell, made=placed)
+            source = bundle.report(plan, *sources.choose(plan, origin, runs=False), origin, tell, made=placed)
             run = Run.start(plan, stock, site, under.hypervisors, Sources(origin.mirror, consent))
             steps = recipe.once(recipe.golden_build(run, [placed], source, alone=True))
             under.run(Forecast(run.pace.known, [placed]).steps(steps), "image build")

@@ -43,8 +43,8 @@ from winlab.operations.carry_out import carry_out, one_step
 from winlab.operations.making import Until
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps import payload
-from winlab.steps.payload import Origin
+from winlab.steps import sources
+from winlab.steps.sources import Origin
 
 LARGEST = 4 << 20  # bytes of a kubeconfig, or of a file that it names
 # fields of a spec about controllers, or about what an external cluster decides itself
@@ -223,7 +223,7 @@ def asking(lab_folder: LabFolder, admin: str, spec: Spec, origin: Origin, progre
     program = _kubectl(lab_folder)
     if program is None:
         known = versions.get(spec.kubernetes.version, allow_untested=spec.kubernetes.untested)
-        program = payload.fetch_kubectl(known, origin, progress)
+        program = sources.fetch_kubectl(known, origin, progress)
     progress.say("reading the cluster's configuration")
     with lab_folder.staging() as folder:
         path = folder / "kubeconfig"

@@ -12,7 +12,7 @@ from winlab.design.plan.stock import Stock
 from winlab.events import Listener, Progress
 from winlab.operations import bundle, carry_out, lock_file, lock_inputs
 from winlab.operations.lock_file import Lock
-from winlab.steps.payload import Origin, choose
+from winlab.steps.sources import Origin, choose
 from winlab.supply.images import cache
 
 

@@ -31,10 +31,10 @@ from winlab.operations.lock_file import LockedMedium
 from winlab.operations.planning import Proposal
 from winlab.site import Site
 from winlab.steps import amendment as amendments
-from winlab.steps import payload, recipe
+from winlab.steps import payload, recipe, sources
 from winlab.steps.amendment import Amendment
 from winlab.steps.golden import all_made
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.supply.images import cache, library
 
 Until = Literal["guests", "cluster"]
@@ -103,7 +103,7 @@ class Making:
         steps = recipe.guests(run)
         if whole or built:
             settled = not built and not amendment.rebuilt and not amendment.reloaded and payload.has_all(run)
-            chosen = payload.choose(plan, self.origin, settled=settled, check=self.check, runs=whole)
+            chosen = sources.choose(plan, self.origin, settled=settled, check=self.check, runs=whole)
             supply = bundle.report(plan, *chosen, self.origin, tell)
         if whole:
             steps += [*recipe.cluster(run, supply, self.admin), *addons.steps(run, supply)]

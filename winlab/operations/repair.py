@@ -25,8 +25,8 @@ from winlab.operations.drift import inspections
 from winlab.operations.drift.model import Drift, Finding, Subject
 from winlab.operations.making import refuse_other_plan
 from winlab.site import Site
-from winlab.steps import payload, recipe
-from winlab.steps.payload import Origin
+from winlab.steps import payload, recipe, sources
+from winlab.steps.sources import Origin
 from winlab.steps.states import PAYLOAD, REPAIRED, STARTED
 from winlab.supply.payload import PREFIX
 
@@ -119,7 +119,7 @@ def _recipe(subject: Subject, todo: list[Finding]) -> list[Step]:
     if subject.cluster or run.plan.kubernetes is None:
         makes_payload = any(PAYLOAD in one.lab_steps for one in todo)
         settled = not makes_payload or payload.has_all(run)
-        supply, _ = payload.choose(run.plan, Origin(), settled=settled)
+        supply, _ = sources.choose(run.plan, Origin(), settled=settled)
         admin = run.folder.kubeconfig.read_text() if run.plan.joins and run.folder.has(run.folder.kubeconfig) else ""
         steps += recipe.cluster(run, supply, admin)
     return recipe.once(steps)

@@ -25,8 +25,8 @@ from winlab.history.runs import RunRecord, StepRecord, StepState
 from winlab.operations import golden, making
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps import payload, recipe
-from winlab.steps.payload import Supply
+from winlab.steps import payload, recipe, sources
+from winlab.steps.sources import Supply
 from winlab.supply.images import cache, windows_media
 from winlab.supply.images import golden as golden_cache
 
@@ -56,7 +56,7 @@ def judge(proposal: Proposal, site: Site) -> Verdict:
             missing = tuple(_missing([plan, *built], stock, hosts))
             run = Run.start(plan, stock, site, hosts)
             try:
-                supply, why = payload.choose(plan, payload.ANYWHERE, settled=payload.has_all(run))
+                supply, why = sources.choose(plan, sources.ANYWHERE, settled=payload.has_all(run))
             except WinlabError as error:
                 return Verdict(missing, refused=error, rooms=rooms)
             if plan.kubernetes is not None and not supply.has(required.every(plan)):

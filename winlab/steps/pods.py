@@ -23,7 +23,7 @@ from winlab.errors import ClusterError, WinlabError
 from winlab.events import Progress
 from winlab.steps import again, controllers, pod_network
 from winlab.steps.apply import apply
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import API, CNI, MEMBER, OBJECTS, ROUTES
 
 SILENCE = 300.0  # seconds on hardware without anything new, for objects that the cluster's controllers make

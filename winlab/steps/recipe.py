@@ -31,7 +31,7 @@ from winlab.steps import (
     ready,
     systems,
 )
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import IMAGE
 from winlab.steps.windows import media
 from winlab.steps.windows import node as windows_node

@@ -23,7 +23,7 @@ from winlab.design.catalog.artifact import Manifest, Obtained
 from winlab.engine.step import Step, compose
 from winlab.errors import ClusterError, GuestError
 from winlab.steps import recipe
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import API, READY, ROUTES
 
 pytestmark = pytest.mark.usefixtures("fresh_registry")

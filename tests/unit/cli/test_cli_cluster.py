@@ -21,7 +21,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import load, lock, logs, push
 from winlab.operations.logs import NodeDiagnostics
 from winlab.operations.push import PushedProgram
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 
 
 @pytest.fixture(autouse=True)

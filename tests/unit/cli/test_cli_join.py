@@ -22,7 +22,7 @@ from winlab.host import facts, routes
 from winlab.operations import clusters, look, making
 from winlab.operations import join as joining
 from winlab.operations.making import Making
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 
 
 class Made:

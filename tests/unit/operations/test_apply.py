@@ -18,7 +18,7 @@ from winlab.events import Event, Note, ignore
 from winlab.lab_folder import LabFolder
 from winlab.operations import apply, create, destroy, diff, recorded, resize
 from winlab.operations.golden import WANTED_BY
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 
 BEFORE = ("1-2-1", "workers.os=debian-13", "workers.memory=2GiB")
 AFTER = ("1-1-1", "workers.os=debian-13", "workers.memory=3GiB", "linux_workers.count=1")

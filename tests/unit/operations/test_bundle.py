@@ -20,7 +20,7 @@ from winlab.errors import NotFoundError, UsageError
 from winlab.events import Quiet
 from winlab.operations import bundle, golden
 from winlab.site import Site
-from winlab.steps import payload
+from winlab.steps import sources
 from winlab.supply.images import cache, windows_media
 
 NAME = "Windows Server 2022 SERVERDATACENTERCORE"
@@ -89,10 +89,10 @@ def test_a_bundle_has_a_kubectl_that_the_host_may_run(
     monkeypatch: pytest.MonkeyPatch, version: str, kubectls: list[str]
 ) -> None:
     """Of 1.35's no digest is known: without a neighbour's, ``create --bundle FILE`` would have none."""
-    monkeypatch.setattr(payload.select, "choose", partial(payload.select.choose, probe=lambda _: None))
-    _, artifacts, why = bundle.source(make(f"kubernetes.version={version}"), payload.Origin(kind="upstream"))
+    monkeypatch.setattr(sources.select, "choose", partial(sources.select.choose, probe=lambda _: None))
+    _, artifacts, why = bundle.source(make(f"kubernetes.version={version}"), sources.Origin(kind="upstream"))
     assert [str(one).removesuffix(" (linux)") for one in artifacts if str(one).startswith("kubectl v")] == kubectls
-    assert payload.UNVOUCHED not in why
+    assert sources.UNVOUCHED not in why
 
 
 def test_a_kubernetes_from_a_checkout_stays_out_of_the_cache(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_kubernetes_from_a_checkout_stays_out_of_the_cache(tmp_path: Path) -> 
 def test_it_is_built_from_the_tree_of_the_user(tmp_path: Path) -> None:
     plan = make(f"kubernetes.source={tmp_path}")
     with pytest.raises(UsageError, match=r"kubernetes\.source is to be built"):
-        bundle.source(plan, payload.Origin(kind="upstream"))
+        bundle.source(plan, sources.Origin(kind="upstream"))
     with pytest.raises(UsageError, match="a bundle holds what was built before") as caught:
-        payload.choose(plan, payload.Origin(bundle=tmp_path / "b.tar"))
+        sources.choose(plan, sources.Origin(bundle=tmp_path / "b.tar"))
     assert "Leave kubernetes.source out" in caught.value.cure
 
 

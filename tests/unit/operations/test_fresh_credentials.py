@@ -32,7 +32,7 @@ from winlab.operations.carry_out import Job, Underway
 from winlab.operations.snapshot import compatible, copying, memory, where
 from winlab.snapshots import Emulator, Id, SavedNode, Snapshot
 from winlab.steps import payload
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.steps.states import ADMINISTRATOR, ANSWERING, READY_AGAIN, RENEWED
 
 IDENTITY = reduced.Identity("Q0E=", "Q0VSVA==", "S0VZ")

@@ -34,7 +34,7 @@ from winlab.operations import golden as goldens
 from winlab.operations import prune
 from winlab.site import Site
 from winlab.steps import recipe
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import PAYLOAD
 from winlab.supply.images import cache, library
 from winlab.supply.images import golden as golden_cache

@@ -26,7 +26,7 @@ from winlab.operations import lock_file, lock_inputs
 from winlab.operations.lock_file import Lock, LockedImage, LockedMedium
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.supply.artifacts.bundle import file as files
 
 KUBELET = Program("kubelet", "v1.36.3", "windows")

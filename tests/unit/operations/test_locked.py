@@ -24,7 +24,7 @@ from winlab.events import Quiet
 from winlab.steps import golden, images
 from winlab.steps import payload as supply
 from winlab.steps.linux.system import LinuxSteps
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.supply.payload import PayloadCd
 
 IN_DRIVE: dict[str, str] = {}  # domain -> payload

@@ -23,7 +23,7 @@ from winlab.events import Quiet
 from winlab.steps import amendment, control_plane, golden, pod_network, pods
 from winlab.steps.distribution.kubeadm import administrator, credentials
 from winlab.steps.linux import node as linux_node
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 
 CUT = UnreachableError("The ssh connection to the node was lost.", why="cut off", cure="Look.")
 

@@ -20,9 +20,9 @@ from winlab.engine.step import Step, compose
 from winlab.errors import ClusterError
 from winlab.events import Quiet
 from winlab.lab_folder import LabFolder
-from winlab.steps import again, amendment, names, payload, pod_network, pods, recipe, states
+from winlab.steps import again, amendment, names, pod_network, pods, recipe, sources, states
 from winlab.steps.amendment import Amendment
-from winlab.steps.payload import Origin, Supply
+from winlab.steps.sources import Origin, Supply
 
 SUPPLY = Supply(cast(Any, None))
 REHEARSAL = "windows-rehearsal"
@@ -110,7 +110,7 @@ def test_its_golden_image_has_no_kubernetes() -> None:
 
 def test_nothing_has_to_be_obtained_for_it() -> None:
     plan = plans.make(plans.TCG, "0-1-1", f"workers=[{BESIDE}]")
-    supply, why = payload.choose(plan, Origin())
+    supply, why = sources.choose(plan, Origin())
     assert "no cluster" in why
     assert supply.obtain([], Quiet()) == []
 

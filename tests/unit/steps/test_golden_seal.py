@@ -24,7 +24,7 @@ from winlab.lab_folder import LabFolder
 from winlab.operations import golden as goldens
 from winlab.site import Site
 from winlab.steps import evidence, golden, recipe
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 
 
 class Guest:

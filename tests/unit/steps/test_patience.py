@@ -27,7 +27,7 @@ from winlab.events import Quiet
 from winlab.steps import pod_network, pods, ready
 from winlab.steps.apply import apply
 from winlab.steps.distribution import access
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 
 BUSY = ClusterError("kubectl get nodes failed.", why="etcdserver: request timed out")
 

@@ -16,8 +16,9 @@ from winlab.design.plan.facts import HYPERVISOR
 from winlab.design.system import LINUX, WINDOWS
 from winlab.errors import NotFoundError, TransferError
 from winlab.events import Quiet
-from winlab.steps import payload, pods
-from winlab.steps.payload import Disks, Supply
+from winlab.steps import payload, pods, sources
+from winlab.steps.payload import Disks
+from winlab.steps.sources import Supply
 from winlab.steps.states import OBJECTS, PAYLOAD
 from winlab.supply.artifacts import store
 from winlab.supply.payload import PayloadCd
@@ -116,10 +117,10 @@ def test_the_host_s_kubectl_is_never_built_from_the_lab_s_checkout(
         def unready(self, _wanted: object) -> None:
             return None
 
-    monkeypatch.setattr(payload, "BuildSource", Built)
+    monkeypatch.setattr(sources, "BuildSource", Built)
     plan = plans.make(plans.KVM, "1-1-1", f"kubernetes.source={tmp_path}")
     run = runs.run(plan, pool=Pool())
-    supply, _ = payload.choose(plan, payload.Origin(kind="build"))
+    supply, _ = sources.choose(plan, sources.Origin(kind="build"))
     for system in (LINUX, WINDOWS):
         payload.payload_step(run, supply, system, run.on(run.plan.nodes[0])).run(Quiet())
     assert run.folder.kubectl.resolve().name == "published"
@@ -144,11 +145,11 @@ def test_a_checkout_without_a_published_kubectl_is_refused_before_it_is_built(
         def unready(self, _wanted: object) -> None:
             return None
 
-    monkeypatch.setattr(payload, "BuildSource", Building)
+    monkeypatch.setattr(sources, "BuildSource", Building)
     plan = plans.make(plans.KVM, "1-1-1", f"kubernetes.source={tmp_path}")
     with pytest.raises(NotFoundError, match="kubectl"):
-        payload.choose(plan, payload.Origin(kind="build"))
-    payload.choose(plan, payload.Origin(kind="build"), settled=True)  # the lab has one
+        sources.choose(plan, sources.Origin(kind="build"))
+    sources.choose(plan, sources.Origin(kind="build"), settled=True)  # the lab has one
 
 
 @pytest.mark.parametrize(
@@ -184,7 +185,7 @@ def test_the_host_runs_containerd_only_where_a_digest_verifies_it(
     assert made is not None
     assert (made.store is not None) == runs_it
     assert ran == (["containerd 2.3.7 (linux)", "ctr 2.3.7 (linux)"] if runs_it else [])
-    assert (payload.UNVOUCHED in said.texts) != runs_it
+    assert (sources.UNVOUCHED in said.texts) != runs_it
 
 
 def _refused(_obtained: object) -> None:
@@ -225,13 +226,13 @@ def test_the_host_s_kubectl_is_pinned(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_source_is_shown_with_what_this_host_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
+    monkeypatch.setattr(sources.select, "choose", lambda *_, **__: (Source(Path("x")), "upstream: it answers."))
     plan = plans.make(plans.KVM, "1-1-1")
     for check in (None, lambda _: None):  # a lock file alone verifies nothing
-        assert payload.choose(plan, payload.Origin(), check=check)[1] == f"upstream: it answers. {payload.UNVOUCHED}"
+        assert sources.choose(plan, sources.Origin(), check=check)[1] == f"upstream: it answers. {sources.UNVOUCHED}"
     for said in (
-        payload.choose(plan, payload.Origin(), runs=False)[1],
-        payload.choose(plan, payload.Origin(), settled=True)[1],
+        sources.choose(plan, sources.Origin(), runs=False)[1],
+        sources.choose(plan, sources.Origin(), settled=True)[1],
     ):
         assert said == "upstream: it answers."
 

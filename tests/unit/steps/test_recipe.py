@@ -21,7 +21,7 @@ from winlab.engine.step import Step, compose
 from winlab.errors import SequenceError
 from winlab.lab_folder import LabFolder
 from winlab.steps import recipe, states
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 
 SUPPLY = Supply(cast(Any, None))
 BUILD = ("seal golden", "image windows-rehearsal-golden", "remove golden")

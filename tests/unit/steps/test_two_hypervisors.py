@@ -21,7 +21,7 @@ from winlab.errors import HostError
 from winlab.events import Quiet
 from winlab.steps import recipe, volumes
 from winlab.steps.linux.system import LinuxSteps
-from winlab.steps.payload import Supply
+from winlab.steps.sources import Supply
 from winlab.steps.states import DISK, IMAGE, PAYLOAD, PAYLOAD_INSERTED
 
 SECOND = "hypervisor-2"

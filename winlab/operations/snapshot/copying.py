@@ -35,9 +35,9 @@ from winlab.operations.snapshot.required import COPYING
 from winlab.site import Site
 from winlab.snapshots import Id, Snapshot
 from winlab.steps import foundation, fresh, payload
-from winlab.steps.payload import ANYWHERE, Origin
 from winlab.steps.power import answer, clock, ready
 from winlab.steps.power.subject import Subject
+from winlab.steps.sources import ANYWHERE, Origin
 from winlab.steps.states import ANSWERING, KUBECTL, NETWORK, RESTORED
 from winlab.threads import Threads
 

@@ -29,8 +29,8 @@ from winlab.operations import making, recorded, repair, room
 from winlab.operations.drift.model import Drift, Finding
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps import payload, recipe
-from winlab.steps.payload import Supply
+from winlab.steps import payload, recipe, sources
+from winlab.steps.sources import Supply
 from winlab.steps.states import API, BOOTED, IMAGE, MEMBER, PREPARED, READY, ROUTES, STARTED
 
 
@@ -56,7 +56,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Standing:
     monkeypatch.setattr(room, "require_for", lambda *_: None)
     monkeypatch.setattr(recipe, "guests", steps)
     monkeypatch.setattr(recipe, "cluster", lambda *_: [])
-    monkeypatch.setattr(payload, "choose", lambda *_, **__: (SimpleNamespace(), "why"))
+    monkeypatch.setattr(sources, "choose", lambda *_, **__: (SimpleNamespace(), "why"))
     return made
 
 

@@ -19,7 +19,7 @@ from winlab.events import Event, Note, Quiet
 from winlab.lab_folder import LabFolder
 from winlab.operations import join
 from winlab.site import Site
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_kubectl_comes_from_the_source_if_there_is_none(monkeypatch: pytest.Monk
         return Path("/fetched/kubectl")
 
     monkeypatch.setattr(join.shutil, "which", lambda _name: None)
-    monkeypatch.setattr(join.payload, "fetch_kubectl", fetch)
+    monkeypatch.setattr(join.sources, "fetch_kubectl", fetch)
     monkeypatch.setattr(join.existing, "read", lambda kubectl, *_, **__: kubectl.program)
     made = spec.load("1-1-1", ["kubernetes.version=1.35"])
     behind = yaml.safe_dump({"clusters": [{"cluster": {"server": "https://proxy/k8s/clusters/a"}}]})

@@ -29,7 +29,7 @@ from winlab.operations import golden as goldens
 from winlab.operations import making, prune
 from winlab.operations.planning import Proposal
 from winlab.site import Site
-from winlab.steps.payload import Origin
+from winlab.steps.sources import Origin
 from winlab.supply.images import cache, library, windows_media
 from winlab.supply.images import golden as golden_cache
 
