@@ -116,18 +116,21 @@ class Host:
         self("systemctl is-system-running --wait || true")
 
 
-# What setup and labs could leave. /run/libvirt and the logs are libvirt's own, and change with each of its starts.
+# What setup and labs could leave. Some things are libvirt's own: /run/libvirt and the logs change with each of its starts.
+# It keeps a profile of each machine that ran confined, and the folder of its pools. It runs until nobody has used it for
+# two minutes.
 LOOK = r"""
 export LC_ALL=C
-systemctl list-unit-files --no-legend --no-pager | awk '{print "unit file", $1, $2}'
+systemctl list-unit-files --no-legend --no-pager | awk '!/^session-/ {print "unit file", $1, $2}'
 systemctl list-units --all --type=service,socket --no-legend --no-pager --plain \
-    | awk '/winlab|virt|ovn|openvswitch/ {print "unit", $1, $2, $3}'
+    | awk '/winlab|virt|ovn|openvswitch/ {print "unit", $1, $2, $1 ~ /^libvirtd/ ? "" : $3}'
 sudo nft --stateless list ruleset | sed 's/^/firewall /'
 ip -brief address | awk '{$2=""; print "address", $0}'
 ip route | sed 's/^/route /'
 for name in ip_forward conf/all/arp_ignore; do echo "sysctl $name $(cat /proc/sys/net/ipv4/$name)"; done
 sudo find /etc /run/winlab /var/lib/winlab /var/lib/libvirt/images /var/lib/libvirt/qemu -xdev \
-    -printf 'file %M %u %g %p\n' 2>/dev/null || true
+    \( -path /etc/apparmor.d/libvirt -o -path /etc/libvirt/storage \) -prune \
+    -o -printf 'file %M %u %g %p\n' 2>/dev/null || true
 sudo ovs-vsctl list-br | sed 's/^/bridge /'
 sudo ovs-vsctl get Open_vSwitch . external_ids | sed 's/^/ids /'
 for table in Logical_Switch Logical_Router Connection DNS DHCP_Options; do
