@@ -118,7 +118,7 @@ class Host:
 
 # What setup and labs could leave. Some things are libvirt's own. /run/libvirt and the logs change with each of its
 # starts. It keeps a profile of each machine that ran confined, and the folder of its pools. Its daemon runs until
-# nobody has used it for two minutes.
+# no one has used it for two minutes.
 LOOK = r"""
 export LC_ALL=C
 systemctl list-unit-files --no-legend --no-pager | awk '!/^session-/ {print "unit file", $1, $2}'
