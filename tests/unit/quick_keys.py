@@ -1,4 +1,4 @@
-"""RSA keys are made once for all labs of a run: each takes a twentieth of a second, and half of the tests need some."""
+"""RSA keys are made once for all labs of a run: each takes a twentieth of a second, and a lab needs two."""
 
 from __future__ import annotations
 
