@@ -56,7 +56,7 @@ LINUX = System(
     locks_account=False,
     tells_crash=False,
     # each page fault and each copy from user space would cost an emulator more; with erms and fsrm it copies by bytes;
-    # QEMU 7.2 crashed when a guest ran machines with svm: "tcg_handle_interrupt: assertion failed"
+    # QEMU 7.2 crashed once as a guest with svm ran a machine of its own: "tcg_handle_interrupt: assertion failed"
     needless_cpu=("la57", "smap", "erms", "fsrm", "svm"),
     needs_cx16=False,
     usual_boot=40.0,

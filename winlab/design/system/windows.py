@@ -44,7 +44,7 @@ WINDOWS = System(
     hyperv=True,
     locks_account=True,  # after ten, for ten minutes: Microsoft, KB5020282 (media since October 2022)
     tells_crash=True,
-    # with erms and fsrm an emulator copies byte by byte; QEMU 7.2 crashed when a guest ran machines with svm
+    # with erms and fsrm an emulator copies byte by byte; QEMU 7.2 crashed once as a guest with svm ran a machine
     needless_cpu=("erms", "fsrm", "svm"),
     needs_cx16=True,
     usual_boot=1200.0,
