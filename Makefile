@@ -2,8 +2,8 @@
 # make test              the tests, with their own set-up, in lanes side by side; 50 to 65 minutes with warm caches
 # make test-all          the same with slow variants: every minor of Kubernetes, more machines and installations
 # make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
-# make test-unit         a minute; no root, no network
-# make test-powershell   the scripts for Windows in a real PowerShell engine; two minutes
+# make test-unit         three minutes on two cores; no root, no network
+# make test-powershell   the scripts for Windows in a real PowerShell engine; a few minutes
 # make mutants           what those tests notice of random changes to the scripts (COUNT=20, LEAST=16, SEED=.., ONLY=file)
 # make test-fuzz         spoilt inputs for every parser, a small sample
 # make fuzz              the same for ten minutes, others each day (FUZZ_SECONDS=..., SEED=..., PARSER=..., REPLAY=file)

@@ -9,7 +9,7 @@ import pytest
 
 from winlab.design.plan import credentials
 
-KEYS = 6  # more than a lab and its new credentials have, so that the next key is another one
+KEYS = 6  # a small lab and its new credentials have different ones
 _make = functools.cache(lambda _number, make=credentials._rsa: make())
 _numbers = itertools.cycle(range(KEYS))
 
