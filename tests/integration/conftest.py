@@ -11,7 +11,6 @@ ends where the guests answer.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -50,7 +49,6 @@ POOL = Path("/var/lib/winlab/pool")
 # What the lane "labs" needs; why it could not be made
 SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
 SHARED_SECONDS = 5400  # for a test that may be the first that needs it, and waits for its turn: a bound for a hang
-PACKAGES_LOCK = Path("/run/winlab-it-packages.lock")
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
     "credentials",
@@ -111,12 +109,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _packages() -> None:
-    """The distribution's packages: whichever test comes first finds them. Lanes install one after another."""
+    """The distribution's packages: whichever test comes first finds them."""
     assert os.geteuid() == 0, "integration tests need root: they install packages and set up the host"
     os.environ.setdefault("WINLAB_SUPPORT_SECONDS", "0")  # many commands fail on purpose
-    with PACKAGES_LOCK.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP, CHROMIUM), Quiet())
+    packages.install((*packages.RUN, *packages.MEDIA, *packages.BUILD, SKOPEO, SEVENZIP, CHROMIUM), Quiet())
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import shlex
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from winlab.errors import HostError
 from winlab.events import Progress
@@ -13,6 +18,10 @@ from winlab.run import find, run, stream
 # dpkg's journal: it has files, named by numbers, while an installation is under way or was interrupted. apt-get refuses
 # to continue then. Source: apt's debSystem::CheckUpdates
 UNFINISHED = Path("/var/lib/dpkg/updates")
+# A program holds the first lock while it installs packages, the second while it updates the package lists.
+INSTALLING = Path("/var/lib/dpkg/lock-frontend")
+UPDATING = Path("/var/lib/apt/lists/lock")
+WAIT = 900  # seconds
 
 
 @dataclass(frozen=True)
@@ -94,24 +103,68 @@ def cure(wanted: list[Package]) -> str:
 def install(wanted: tuple[Package, ...], progress: Progress) -> None:
     """Install those of *wanted* that are missing, from the host's own package sources.
 
-    :raises HostError: this is neither Debian or Ubuntu (apt-get) nor Fedora (dnf).
+    Other programs that install packages come first, such as Debian's unattended upgrades.
+
+    :raises HostError: this is neither Debian or Ubuntu (apt-get) nor Fedora (dnf), or another program does not end.
     :raises CommandError: the package manager failed; the message has its last output.
     """
     env = {"DEBIAN_FRONTEND": "noninteractive"}
-    if UNFINISHED.is_dir() and any(path.name.isdigit() for path in UNFINISHED.iterdir()):
-        progress.say("configuring packages whose installation was interrupted")
-        run(["dpkg", "--configure", "-a"], env=env, timeout=600)
-    absent = missing(wanted)
-    if not absent:
+    if not _interrupted() and not missing(wanted):
         return
-    words = install_command(absent)
-    if find(words[0]) is None:
-        raise HostError(
-            "Packages can be installed with apt-get or dnf only, and this host has neither.",
-            cure=f"Install the packages that contain these: {', '.join(package.needs for package in absent)}.",
-        )
-    if words[0] == "apt-get":
-        progress.say("reading the package lists")
-        run(["apt-get", "update"], env=env, timeout=600)
+    with _turn(progress):
+        if _interrupted():
+            progress.say("configuring packages whose installation was interrupted")
+            run(["dpkg", "--configure", "-a"], env={**env, "DPKG_FRONTEND_LOCKED": "1"}, timeout=600)  # dpkg(1)
+        absent = missing(wanted)
+        if not absent:
+            return
+        words = install_command(absent)
+        if find(words[0]) is None:
+            raise HostError(
+                "Packages can be installed with apt-get or dnf only, and this host has neither.",
+                cure=f"Install the packages that contain these: {', '.join(package.needs for package in absent)}.",
+            )
+        if words[0] == "apt-get":
+            progress.say("reading the package lists")
+            run(["apt-get", "update"], env=env, timeout=600)
     progress.say(f"installing {' '.join(words[3:])}")
+    if words[0] == "apt-get":
+        words[1:1] = ["-o", f"DPkg::Lock::Timeout={WAIT}"]
     stream(words, lambda line: progress.say(line) if line.startswith(("Unpacking", "Setting up")) else None, env=env)
+
+
+def _interrupted() -> bool:
+    """Whether an installation is under way or was interrupted; with the lock held, the latter."""
+    return UNFINISHED.is_dir() and any(path.name.isdigit() for path in UNFINISHED.iterdir())
+
+
+@contextmanager
+def _turn(progress: Progress) -> Iterator[None]:
+    """Hold dpkg's lock, once other installations and updates of the package lists have ended.
+
+    :raises HostError: they did not end in time.
+    """
+    with ExitStack() as held:
+        for lock in (INSTALLING, UPDATING):
+            if lock.exists():
+                file = held.enter_context(lock.open("rb+"))
+                _wait_for(file, progress)
+                if lock == UPDATING:
+                    fcntl.lockf(file, fcntl.LOCK_UN)  # "apt-get update" takes it
+        yield
+
+
+def _wait_for(file: BinaryIO, progress: Progress) -> None:
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except (BlockingIOError, PermissionError):  # either one: fcntl(2)
+            if time.monotonic() > end:
+                raise HostError(
+                    f"Another program has been installing packages for {WAIT // 60} minutes.",
+                    cure=f"Find it with 'sudo fuser -v {file.name}', and run the command again when it has ended.",
+                ) from None
+        progress.say("waiting for another program to install its packages")
+        time.sleep(1)

@@ -19,13 +19,11 @@ from winlab.host import (
     fabric,
     firewall,
     kvmprobe,
-    packages,
     storage,
     units,
 )
 from winlab.host import setup as host_setup
 from winlab.host.check import Host, Requirement, Status
-from winlab.host.packages import Package
 
 RULESET = """\
 table inet winlab
@@ -372,50 +370,8 @@ def test_a_broken_check_does_not_hide_the_others() -> None:
     assert "sudo winlab doctor" in found.cure
 
 
-def test_packages_are_named_for_the_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [Package("a", "deb-a", "rpm-a"), Package("b", "deb-a", "rpm-b")]
-    monkeypatch.setattr(packages, "find", lambda program: program if program == "apt-get" else None)
-    assert packages.install_command(wanted)[0] == "apt-get"
-    assert packages.install_command(wanted).count("deb-a") == 1
-    monkeypatch.setattr(packages, "find", lambda program: program if program == "dnf" else None)
-    assert packages.install_command(wanted) == ["dnf", "install", "-y", "rpm-a", "rpm-b"]
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_an_installation_that_was_interrupted_is_finished_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, begun: bool
-) -> None:
-    """apt-get refuses to continue after a SIGTERM in the middle of dpkg's work."""
-    if begun:
-        (tmp_path / "0003").touch()
-    (tmp_path / "tmp.i").touch()  # dpkg's own, which apt-get overlooks
-    ran: list[list[str]] = []
-    monkeypatch.setattr(packages, "UNFINISHED", tmp_path)
-    monkeypatch.setattr(packages, "find", lambda program: program if program == "apt-get" else None)
-    monkeypatch.setattr(packages, "run", lambda words, **_: ran.append(words))
-    monkeypatch.setattr(packages, "stream", lambda words, *_, **__: ran.append(words))
-    first = [["dpkg", "--configure", "-a"]] if begun else []
-    packages.install((Package("/nonexistent/file", "deb-a", "rpm-a"),), Quiet())
-    assert ran == [*first, ["apt-get", "update"], packages.install_command([Package("a", "deb-a", "rpm-a")])]
-    ran.clear()
-    packages.install((Package("apt-get", "apt", "apt"),), Quiet())
-    assert ran == first, "also when nothing seems to be missing"
-
-
-def test_the_documentation_names_all_packages() -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "host.md").read_text(encoding="utf-8")
-    for title, wanted in (
-        ("labs", packages.RUN),
-        ("Windows media", packages.MEDIA),
-        ("building images", packages.BUILD),
-    ):
-        row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
-        assert row.split("|")[2].split() == list(dict.fromkeys(package.debian for package in wanted))
-
-
 def test_setup_and_teardown_ask_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
     from winlab.errors import AccessError
-    from winlab.events import Quiet
 
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     for function in (host_setup.setup, host_setup.teardown):
