@@ -32,6 +32,13 @@ except Stopped:
 END
 /opt/winlab/bin/python create.py
 """
+# Waits until winlab's service has ended, with all its repetitions.
+SETTLED = """\
+while state=$(systemctl is-active winlab-host.service); test "$state" = activating || test "$state" = deactivating; do
+    sleep 2
+done
+echo "$state"
+"""
 CONFINED = f"""\
 pid=$(sudo cat /run/libvirt/qemu/winlab-{INNER}.agent-1.pid)
 sudo cat /proc/$pid/attr/current
@@ -103,7 +110,9 @@ def restarted(lab: Host) -> Host:
 
 
 def failed_units(host: Host) -> list[str]:
-    return host("systemctl --failed --plain --no-legend").splitlines()
+    """The units that failed, and what the one of winlab said."""
+    failed = host("systemctl --failed --plain --no-legend").splitlines()
+    return [*failed, host("sudo journalctl --boot --no-pager --lines=40 --unit=winlab-host.service")] if failed else []
 
 
 def failed(host: Host) -> dict[str, str]:
@@ -135,7 +144,7 @@ def test_a_member_s_machine_runs_confined(lab: Host) -> None:
 
 
 def test_a_reboot_brings_everything_back(restarted: Host) -> None:
-    assert restarted("systemctl is-active winlab-host.service").strip() == "active"
+    assert restarted(SETTLED).strip() == "active"
     assert failed(restarted) == {}
     assert INNER in restarted("winlab list")
     restarted(f"virsh -c qemu:///system start winlab-{INNER}.agent-1")
@@ -143,7 +152,19 @@ def test_a_reboot_brings_everything_back(restarted: Host) -> None:
 
 
 def test_a_restart_of_open_vswitch_is_survived(restarted: Host) -> None:
-    restarted("sudo systemctl restart openvswitch-switch.service; systemctl is-system-running --wait || true")
+    restarted("sudo systemctl restart openvswitch-switch.service")
+    restarted(SETTLED)
+    assert failed(restarted) == {}
+
+
+def test_a_setup_that_failed_is_repeated(restarted: Host) -> None:
+    said = restarted(
+        "sudo mv /usr/bin/ovs-vsctl /root/;"
+        " sudo systemctl restart winlab-host.service || systemctl show --value -p SubState winlab-host.service;"
+        " sudo mv /root/ovs-vsctl /usr/bin/"
+    )
+    assert said.strip() == "auto-restart"
+    assert restarted(SETTLED).strip() == "active"
     assert failed(restarted) == {}
 
 

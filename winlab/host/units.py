@@ -25,8 +25,11 @@ def unit_text(python: str, *, trust: bool = False) -> str:
 
     Isolated (python -I): neither the environment nor the current folder or a user's own packages decide what runs.
 
-    :param trust: others than root can change what it runs, and the user accepted that.
     It follows a restart of Open vSwitch (PartOf): on the userspace datapath the bridge loses its address with it.
+    It tries again if setup fails, because a daemon may need longer to start on a busy host; after five failures within
+    five minutes it stays failed.
+
+    :param trust: others than root can change what it runs, and the user accepted that.
     """
     quoted = python.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f"""\
@@ -37,12 +40,16 @@ After={" ".join(AFTER)}
 Wants=network-online.target
 Before=libvirt-guests.service
 PartOf=openvswitch-switch.service openvswitch.service
+StartLimitIntervalSec=300
+StartLimitBurst=5
 
 [Service]
 Type=oneshot
 RemainAfterExit=yes
 ExecStart="{quoted}" -I -m winlab host setup{" --trust-python" if trust else ""}
 TimeoutStartSec=300
+Restart=on-failure
+RestartSec=20
 
 [Install]
 WantedBy=multi-user.target
