@@ -232,6 +232,9 @@ class _Northbound:
     def has(self, topology: Topology) -> bool:
         return self._world.network == topology.external_ids[tags.KEY_PLAN]
 
+    def taken(self, _lab: str) -> set[str]:
+        return set()
+
     def require_free(self, _topology: Topology) -> None:
         if self._world.holder:
             raise ConflictError(f"The lab '{self._world.holder}' already has the external address.")

@@ -11,6 +11,7 @@ from winlab.adapters.registered import PREFIX, Registered
 from winlab.adapters.vm.hypervisor import Hypervisor, Hypervisors
 from winlab.design.plan.facts import HYPERVISOR, HostFacts, MachineFacts
 from winlab.engine.lab_on_site import LabOnSite
+from winlab.errors import HostError
 from winlab.site import Site
 
 LOCAL = "qemu:///system"
@@ -41,7 +42,8 @@ class FakeSite(Site):
         yield self.each
 
     def overlay(self) -> AbstractContextManager[Any]:
-        assert self.northbound is not None, "this test has no overlay"
+        if self.northbound is None:
+            raise HostError("This test has no overlay.")
         return nullcontext(self.northbound)
 
 

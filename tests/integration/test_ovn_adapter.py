@@ -17,6 +17,7 @@ from winlab.adapters.overlay import ovn, southbound
 from winlab.adapters.overlay.ovn import Northbound
 from winlab.design import spec
 from winlab.design.fault.base import SwitchRule
+from winlab.design.plan import addresses
 from winlab.design.plan import make as making
 from winlab.design.render.topology import Topology, topology
 from winlab.errors import ConflictError, HostError
@@ -379,7 +380,10 @@ def test_a_large_lab_claims_all_its_blocks(database: Database, northbound: North
     holder = northbound.holder(other)
     assert holder is not None
     assert holder[0] == "a"
-    assert northbound.holder(topology(make("b", "1-0-1", "network.floating_block=9"))) is None
+    free = make("b", "1-0-1", "network.floating_block=9")
+    assert northbound.holder(topology(free)) is None
+    assert addresses.blocks(free.network.external_cidr, northbound.taken("b")) == [7, 8]
+    assert northbound.taken("a") == set()
 
 
 def test_a_host_without_external_switch_is_reported(database: Database) -> None:

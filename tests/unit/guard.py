@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from winlab import bounded
+from winlab import bounded, settings
 
 _FORBIDDEN = {
     "subprocess.Popen",
@@ -84,6 +84,7 @@ def touch_nothing(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     monkeypatch.setenv("WINLAB_CACHE", str(home / "cache"))
     monkeypatch.setenv("WINLAB_STATE", str(home / "state"))
     monkeypatch.setenv("WINLAB_LIBVIRT_URI", "none:///system")  # libvirt's own code connects behind the guard's back
+    monkeypatch.setattr(settings, "NORTHBOUND", f"unix:{home}/no-database")
     monkeypatch.setenv("WINLAB_SUPPORT_SECONDS", "0")  # a command that fails makes no archive
     monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setattr(tempfile, "tempdir", str(home))

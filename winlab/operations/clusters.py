@@ -17,7 +17,7 @@ from winlab.design.plan.facts import HostFacts
 from winlab.design.spec.model import Spec
 from winlab.errors import WinlabError
 from winlab.events import Listener, Progress
-from winlab.operations import attachment, join
+from winlab.operations import attachment, join, planning
 from winlab.operations.carry_out import one_step
 from winlab.site import Site
 from winlab.steps.sources import Origin
@@ -122,7 +122,9 @@ def _facts(site: Site) -> HostFacts:
 def _router(site: Site, lab: str, spec: Spec) -> str:
     """The address of the lab's router that the cluster's nodes see, as it will be."""
     try:
-        outside = addresses.external_block(site.host_facts.external_cidr, lab, 1, spec.network.floating_block)
+        facts = site.host_facts
+        taken = planning.taken_blocks(site, lab, facts)
+        outside = addresses.external_block(facts.external_cidr, lab, 1, spec.network.floating_block, taken)
     except WinlabError:  # the host is not set up yet
         return "the lab's router, which 'winlab join' prints"
     return outside[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from winlab.adapters.vm import resources
+from winlab.design.plan import addresses
 from winlab.design.plan import make as plans
 from winlab.design.plan.existing import ForeignCluster
 from winlab.design.plan.facts import HostFacts
@@ -15,6 +16,7 @@ from winlab.design.plan.model import Plan
 from winlab.design.plan.node_plan import NodePlan
 from winlab.design.plan.stock import Stock
 from winlab.design.spec.model import Spec
+from winlab.errors import AccessError, HostError
 from winlab.events import Progress
 from winlab.site import Site
 from winlab.supply.images import stock
@@ -70,7 +72,18 @@ def make(
     :raises HostError: the site's hypervisors lack something, or do not answer.
     """
     at_hand = stock.take(spec, progress)
+    if site is not None and not standing:
+        at_hand = at_hand.model_copy(update={"blocks": taken_blocks(site, lab, facts)})
     if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
         at_hand = at_hand.model_copy(update={"hypervisors": hypervisors(site, lab)})
     counting = spec.on_one_host() if site is None else spec
     return Proposal(spec, plans.make(counting, lab, facts, at_hand, existing, standing, again=again), at_hand)
+
+
+def taken_blocks(site: Site, lab: str, facts: HostFacts) -> frozenset[int]:
+    """The blocks of external addresses that other labs use; none if the host has no network yet."""
+    try:
+        with site.overlay() as northbound:
+            return frozenset(addresses.blocks(facts.external_cidr, northbound.taken(lab)))
+    except (AccessError, HostError):  # a plan needs no host; create reports what is missing
+        return frozenset()

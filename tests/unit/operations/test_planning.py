@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import plans
 import pytest
@@ -13,6 +14,7 @@ from winlab import Lab
 from winlab.adapters.vm import resources
 from winlab.adapters.vm.hypervisor import Hypervisors
 from winlab.design import spec
+from winlab.design.plan import addresses
 from winlab.design.plan.facts import HYPERVISOR, HostFacts
 from winlab.design.plan.hosts import HostStock
 from winlab.design.plan.model import Plan
@@ -58,6 +60,17 @@ def test_a_site_with_several_is(site: Site) -> None:
     assert over_two.hosts.keys() == {HYPERVISOR, "hypervisor-2"}
     assert make("1-1-2", site, standing=(over_two,)).digest == over_two.digest
     assert site.asked == 3
+
+
+def test_a_new_lab_takes_a_block_that_no_other_has_and_keeps_it() -> None:
+    first = make("1-1-1", Site())
+    taken = {first.network.router_external, "10.77.0.1"}
+    site = Site(overlay=SimpleNamespace(taken=lambda lab: taken if lab == "lab" else set()))
+    second = make("1-1-1", site)
+    (was,), (block,) = (addresses.blocks(one.site.external_cidr, one.external_addresses) for one in (first, second))
+    assert block == was + 1
+    taken.clear()
+    assert make("1-1-1", site, standing=(second,)).digest == second.digest
 
 
 def test_a_plan_that_makes_no_machines_is_of_one_host(site: Site) -> None:

@@ -181,12 +181,7 @@ class Northbound:
         """The other lab that has one of the external addresses, and what it has; None if they are free."""
         lab = topology.external_ids[tags.KEY]
         wanted = {nat.external for nat in topology.nats}
-        for router in self._api.tables["Logical_Router"].rows.values():
-            owner = router.external_ids.get(tags.KEY, router.name)
-            if owner == lab:
-                continue
-            taken = {row.external_ip for row in router.nat}
-            taken |= {network.split("/")[0] for port in router.ports for network in port.networks}
+        for owner, taken in self._outside(lab):
             if both := sorted(wanted & taken):
                 return owner, both[0]
         for port in self._api.tables["Logical_Switch_Port"].rows.values():
@@ -194,6 +189,19 @@ class Northbound:
             if port.name in topology.claims and owner != lab:
                 return owner, port.name
         return None
+
+    @_reads
+    def taken(self, lab: str) -> set[str]:
+        """The external and inner addresses that the routers of all other labs have or translate to."""
+        return {address for _, some in self._outside(lab) for address in some}
+
+    def _outside(self, lab: str) -> Iterator[tuple[str, set[str]]]:
+        """The other labs, and the addresses that their routers have and translate to."""
+        for router in self._api.tables["Logical_Router"].rows.values():
+            owner = router.external_ids.get(tags.KEY, router.name)
+            if owner != lab:
+                taken = {row.external_ip for row in router.nat}
+                yield owner, taken | {network.split("/")[0] for port in router.ports for network in port.networks}
 
     @_reads
     def pod_routes(self, lab: str) -> dict[str, str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 
 from winlab.errors import UsageError
 
@@ -68,9 +69,14 @@ def window(cidr: str, lab: str) -> ipaddress.IPv4Network:
 
 
 def blocks(external_cidr: str, taken: Iterable[str]) -> list[int]:
-    """The numbers of the blocks that external addresses are in, sorted."""
-    first = int(ipaddress.IPv4Network(external_cidr).network_address)
-    return sorted({(int(ipaddress.IPv4Address(address)) - first) // BLOCK for address in taken})
+    """The numbers of the blocks that external addresses are in, sorted; without what is outside the network."""
+    network = ipaddress.IPv4Network(external_cidr)
+    first, inside = int(network.network_address), set()
+    for address in taken:
+        with suppress(ValueError):  # a router that is not winlab's may have addresses of IPv6
+            if (found := ipaddress.IPv4Address(address)) in network:
+                inside.add((int(found) - first) // BLOCK)
+    return sorted(inside)
 
 
 def last_block(external_cidr: str) -> int:
@@ -88,12 +94,16 @@ def host_addresses(external_cidr: str) -> list[str]:
     return [str(network[place]) for place in places]
 
 
-def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | None) -> list[str]:
+def external_block(
+    external_cidr: str, lab: str, addresses: int, chosen: int | None, taken: Set[int] = frozenset()
+) -> list[str]:
     """The external addresses of a lab: one for its router, then one a node.
 
-    A lab takes one block of 16, or as many adjacent ones as it needs. Its name decides which, so that a plan needs no
-    running host; ``create`` checks that the block is free. Block 0 holds the host's own address and the last one the
-    broadcast address: neither is handed out.
+    A lab takes one block of 16, or as many adjacent ones as it needs: those that its name decides, or the next that are
+    free. ``create`` checks that they are. Block 0 holds the host's own address and the last one the broadcast address:
+    neither is handed out.
+
+    :param taken: the blocks that other labs use.
 
     :raises UsageError: *chosen* is outside the network, or the network is too small.
     """
@@ -110,7 +120,9 @@ def external_block(external_cidr: str, lab: str, addresses: int, chosen: int | N
             f"network.floating_block {chosen} is outside the external network {external_cidr}.",
             cure=f"Choose 1 to {last}, or leave it out.",
         )
-    first = chosen or int.from_bytes(hashlib.sha256(f"block/{lab}".encode()).digest()[:4]) % last + 1
+    named = int.from_bytes(hashlib.sha256(f"block/{lab}".encode()).digest()[:4]) % last + 1
+    every = [chosen] if chosen else [*range(named, last + 1), *range(1, named)]
+    first = next((one for one in every if taken.isdisjoint(range(one, one + need))), every[0])
     return [str(network[first * BLOCK + index]) for index in range(addresses)]
 
 

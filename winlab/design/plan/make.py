@@ -87,7 +87,7 @@ def make(
                 cure="Leave workers.cluster out.",
             )
     controllers = range(1, spec.controllers.count + 1) if foreign is None else range(0)
-    outside = _outside(spec, lab, facts, len(controllers), standing)
+    outside = _outside(spec, lab, facts, len(controllers), standing, stock)
     where = attachment.places(spec, lab, foreign)
     cidr, floating = where.cidr, iter(outside[1:])
 
@@ -204,7 +204,9 @@ def _mtu(spec: Spec, facts: HostFacts, nodes: Sequence[NodePlan], standing: Sequ
     return mtu
 
 
-def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan]) -> list[str]:
+def _outside(
+    spec: Spec, lab: str, facts: HostFacts, controllers: int, standing: Sequence[Plan], stock: Stock
+) -> list[str]:
     """The external addresses: the router's, then those of the nodes in their order."""
     names = [f"controller-{number}" for number in range(1, controllers + 1)]
     names += [f"{pool.name}-{number}" for pool in spec.pools for number in range(1, pool.count + 1)]
@@ -214,7 +216,7 @@ def _outside(spec: Spec, lab: str, facts: HostFacts, controllers: int, standing:
         kept = addresses.external_kept(external, standing[0].network.router_external, there, names, chosen)
         if kept is not None:
             return kept
-    return addresses.external_block(external, lab, len(names) + 1, chosen)
+    return addresses.external_block(external, lab, len(names) + 1, chosen, stock.blocks)
 
 
 def _check_kept(kept: Kept, cidr: str, nodes: Sequence[NodePlan]) -> None:

@@ -60,7 +60,8 @@ class Stock(_Model):
     spec's paths: one for a file, one for each file below a folder. ``paths`` says where the content with a SHA-256 is
     on this host. ``host_files`` are all files that will leave the host because the spec names them. ``scripts`` is a
     digest of winlab's own templates and scripts for Windows, which go into golden images. ``hypervisors`` are those of
-    the site, the first one first; empty: it has one, which is not asked.
+    the site, the first one first; empty: it has one, which is not asked. ``blocks`` are the numbers of the blocks of
+    external addresses that other labs use.
     """
 
     images: Mapping[str, str] = {}
@@ -73,6 +74,7 @@ class Stock(_Model):
     host_files: tuple[HostFile, ...] = ()
     scripts: str = ""
     hypervisors: tuple[HostStock, ...] = ()
+    blocks: frozenset[int] = frozenset()
 
     def content(self, path: Path | None) -> str | None:
         """The SHA-256 of a file that the spec names; None for None."""

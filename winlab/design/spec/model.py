@@ -120,7 +120,7 @@ class Network(Model):
         None,
         "Which 16 of the external addresses the lab takes",
         ge=1,
-        otherwise="chosen by the lab's name",
+        otherwise="chosen by the lab's name; the next one if another lab has it",
         example=3,
     )
     attachment: Attachment = option(

@@ -69,6 +69,20 @@ def test_chosen_block() -> None:
     assert [n.floating for n in made.nodes] == ["172.31.240.49", "172.31.240.50"]
 
 
+def test_blocks_of_other_labs_are_left_out() -> None:
+    """A large lab needs adjacent ones. Addresses outside the network do not count, nor those of IPv6."""
+    cidr = "172.31.240.0/25"  # six blocks
+    (named,) = addresses.blocks(cidr, addresses.external_block(cidr, "one", 1, None))
+    others = {1, 2, 3, 4, 5, 6} - {named}
+    for free in others:
+        found = addresses.external_block(cidr, "one", 1, None, {1, 2, 3, 4, 5, 6} - {free})
+        assert addresses.blocks(cidr, found) == [free]
+    wide = addresses.external_block(cidr, "one", 20, None, {1, 3, 4})
+    assert addresses.blocks(cidr, wide) == [5, 6]
+    assert addresses.external_block(cidr, "one", 1, 1, {1}) == ["172.31.240.16"], "create reports who has it"
+    assert addresses.blocks(cidr, ["10.77.0.1", "fd00::1", "172.31.240.17", ""]) == [1]
+
+
 @given(st.from_regex(LAB_NAME, fullmatch=True), st.integers(1, 66))
 def test_blocks_stay_inside(lab: str, count: int) -> None:
     network = ipaddress.IPv4Network("172.31.240.0/20")
