@@ -12,10 +12,11 @@ from pathlib import Path
 import paramiko
 import plans
 import pytest
+import runs
 from sftp_peer import AnyLogin
 
 from winlab import stopping
-from winlab.adapters.guests import ssh, ssh_command
+from winlab.adapters.guests import silence, ssh, ssh_command
 from winlab.adapters.guests.silence import Silence
 from winlab.adapters.guests.ssh import SshGuest
 from winlab.design.plan import tags
@@ -165,27 +166,44 @@ def test_an_interrupt_ends_it_within_seconds(login: Login, play: Play) -> None:
     assert time.monotonic() - begun < 5
 
 
-def speaks(channel: paramiko.Channel, _sshd: Sshd) -> None:
-    for _ in range(4):
-        time.sleep(0.3)
-        channel.sendall(b"importing\n")
-    channel.send_exit_status(0)
-    channel.close()
+LIMIT = 10.0  # seconds
 
 
-@pytest.mark.parametrize(("play", "is_ended"), [(silent, True), (speaks, False)])
-def test_a_silent_command_is_not_waited_for_forever(login: Login, play: Play, is_ended: bool) -> None:
-    guest, server = login(play)
-    heard = bytearray()
-    quiet = Silence("'prepare' in 'controller-1'", 0.9, lambda _: None)
-    begun = time.monotonic()
-    if is_ended:
-        with pytest.raises(SilentError, match="'prepare' in 'controller-1' has been silent"):
-            guest.execute(["prepare"], quiet.breaks(heard.extend), stdin=b"input", waiting=quiet.look)
-        assert time.monotonic() - begun < 5
-    else:
-        assert guest.execute(["prepare"], quiet.breaks(heard.extend), waiting=quiet.look) == 0
-        assert heard.count(b"importing") == 4
+def test_a_silent_command_is_not_waited_for_forever(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = runs.clock(monkeypatch, silence)
+
+    def waits(channel: paramiko.Channel, sshd: Sshd) -> None:
+        clock.now += LIMIT + 1
+        silent(channel, sshd)
+
+    guest, server = login(waits)
+    quiet = Silence("'prepare' in 'controller-1'", LIMIT, lambda _: None)
+    with pytest.raises(SilentError, match="'prepare' in 'controller-1' has been silent for 11 s"):
+        guest.execute(["prepare"], quiet.breaks(bytearray().extend), stdin=b"input", waiting=quiet.look)
+    assert server.transport.is_active()
+
+
+def test_a_command_that_speaks_runs_on(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its pauses is shorter than the limit, and all together are longer."""
+    clock, heard = runs.clock(monkeypatch, silence), bytearray()
+    arrived = threading.Semaphore(0)
+
+    def hear(piece: bytes) -> None:
+        heard.extend(piece)
+        arrived.release()
+
+    def speaks(channel: paramiko.Channel, _sshd: Sshd) -> None:
+        for _ in range(4):
+            clock.now += 0.6 * LIMIT
+            channel.sendall(b"importing\n")
+            arrived.acquire(timeout=60)
+        channel.send_exit_status(0)
+        channel.close()
+
+    guest, server = login(speaks)
+    quiet = Silence("'prepare' in 'controller-1'", LIMIT, lambda _: None)
+    assert guest.execute(["prepare"], quiet.breaks(hear), waiting=quiet.look) == 0
+    assert heard.count(b"importing") == 4
     assert server.transport.is_active()
 
 
