@@ -3,7 +3,8 @@
 labs      the golden image, a lab that joins an external cluster, then the shared labs and what is done to them
 hosts     several hosts (tests/hosts). winlab gives a host seconds to answer, so they need their share of the CPUs
 machines  other machines, and what needs a host that is set up
-quiet     style, types, unit tests, fuzzing, tests without guests, PowerShell
+parts     what needs neither guests nor a host that is set up, with real programs
+quiet     style, types, unit tests, fuzzing, PowerShell
 
 The shared labs are made when the other lanes have ended (the fixture ``labs`` waits for that). An emulated cluster
 takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it should stand for
@@ -37,7 +38,7 @@ SUDO = (
 )
 HOST_FILE = Path("/etc/winlab/host.yaml")
 WINLAB = [*SUDO, sys.executable, "-m", "winlab"]
-LIMIT = 3000  # seconds for one test of the lane "quiet", which may wait for a CPU most of the time
+LIMIT = 3000  # seconds for one test of a lane at a low priority, which may wait for a CPU most of the time
 TURN = ROOT / "build/labs-turn"  # it exists when the shared labs may be made
 TRACES = [*SUDO, "env", "PYTHONPATH=tests", sys.executable, "-m", "survive.traces"]
 
@@ -112,13 +113,13 @@ def lanes(options: argparse.Namespace) -> list[Lane]:
     unhurried = f"TIMEOUT={LIMIT}"
     quiet = (
         *([*make, target, unhurried] for target in ("check", "test-unit", "test-fuzz")),
-        integration("not labs and not hosts and not machines", f"--timeout={LIMIT}"),
         ["nice", "-n", "9", *make, "test-powershell", unhurried, f"MARKS={'' if options.all else 'not slow'}"],
     )
     return [
         Lane("labs", 0, integration("labs", *kept)),
         Lane("hosts", 0, integration("hosts")),
         Lane("machines", 5, integration("machines")),
+        Lane("parts", 10, integration("not labs and not hosts and not machines", f"--timeout={LIMIT}")),
         Lane("quiet", 10, *quiet),
     ]
 

@@ -3,10 +3,10 @@
 The bundle is built while the golden image is sealed, and the lab ``it-j`` joins a control plane on the host
 (joining.py) before the other labs are made.
 
-Two labs exist side by side: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden image, made by root from a
-bundle alone; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a member
-of the group ``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the second
-ends where the guests answer.
+Two labs exist side by side, both made from a bundle alone: ``it-a`` (1-1-1, rehearsal, its worker a clone of the golden
+image, made by root; a PowerShell engine, if there is one, runs winlab's scripts in it) and ``it-b`` (1-0-1, made by a
+member of the group ``libvirt`` who is not root). They have the same inner addresses; the first is a whole cluster, the
+second ends where the guests answer. It costs little while it stands, so it is made first, beside other lanes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import pycdlib
 import pytest
 from control_plane import ControlPlane
-from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Winlab, stand_in_medium, text, traces
+from harness import LAB_A, LAB_B, SPEC_A, SPEC_B, Golden, Labs, On, Second, Winlab, stand_in_medium, text, traces
 from joining import Joined, joining
 from kept import Kept
 from powershell import engine as engines
@@ -35,19 +35,17 @@ from survive.command import Wired
 from survive.moments import BEGINNING, Point
 
 from winlab import settings
-from winlab.design.catalog import recipes
 from winlab.events import Quiet
 from winlab.host import packages
 from winlab.host.facts import read_facts
 from winlab.supply.artifacts.bundle.file import open_bundle
-from winlab.supply.images import cache
 
 SKOPEO = packages.Package("skopeo", "skopeo", "skopeo")  # reads what winlab writes as container images
 SEVENZIP = packages.Package("7z", "p7zip-full", "p7zip-plugins")  # reads UDF
 CHROMIUM = packages.Package("chromium", "chromium", "chromium")
 POOL = Path("/var/lib/winlab/pool")
 # What the lane "labs" needs; why it could not be made
-SHARED = {"golden": "", "bundle": "", "labs": "", "joined": ""}
+SHARED = {"golden": "", "bundle": "", "second": "", "labs": "", "joined": ""}
 SHARED_SECONDS = 5400  # for a test that may be the first that needs it, and waits for its turn: a bound for a hang
 MEMBER = "winlab-it"  # a user of the tests' own
 BEFORE_START = (
@@ -291,48 +289,67 @@ def bundle(golden: Golden, bundling: Future[Path] | None) -> Path:
 
 
 @pytest.fixture(scope="session")
-def labs(scripted: Winlab, member: Winlab, golden: Golden, bundle: Path, kept: Kept) -> Iterator[Labs]:
-    """Two labs with the same inner addresses, up and answering. The second one's create is killed at sampled points."""
+def offline(bundle: Path) -> tuple[str, ...]:
+    """The flags of a create that takes all from the bundle."""
+    digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
+    return ("--bundle", str(bundle), "--bundle-digest", digest)
+
+
+@pytest.fixture(scope="session")
+def second(member: Winlab, offline: tuple[str, ...], kept: Kept) -> Iterator[Second]:
+    """A lab of machines alone, up and answering. Its create is killed at sampled points, and resumed each time."""
+    made = kept.recall(Second)
+    if made and kept.keeps and made.lab("status").returncode == 0:
+        yield made
+        return
+    member.ok("destroy", "--lab", LAB_B, "--anyone")  # of an earlier run, by a user who may be gone
+    seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
+    before, create = traces(), ("create", *SPEC_B, "--lab", LAB_B, *offline)
+    try:
+        with Watch() as watch:
+            early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
+            killed = sample.play(wired, early, starting, signal.SIGKILL, *create)
+            interrupted = member.interrupted("start controller-1", *create)
+            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING,))
+            killed += sample.play(wired, [], booting, sample.signal_of(seed), *create)
+            cut_off = _cut_off(member, *create)
+            begun = len(_journal(member, LAB_B))
+            printed = member.ok(*create)
+            journal = _journal(member, LAB_B)
+        seen = frozenset(watch.seen)
+        ends = (printed, interrupted, killed, cut_off, journal[:begun], journal[begun:])
+        made = Second(On(member, LAB_B), before, seen, *ends)
+        kept.note(made)
+        yield made
+    finally:
+        if not kept.keeps:
+            member("destroy", "--lab", LAB_B, "--anyone")
+
+
+@pytest.fixture(scope="session")
+def labs(
+    scripted: Winlab, member: Winlab, golden: Golden, second: Second, offline: tuple[str, ...], kept: Kept
+) -> Iterator[Labs]:
+    """Two labs with the same inner addresses, up and answering: the first is a hybrid cluster."""
     made = kept.recall(Labs)
     if made and kept.keeps and all(lab("status").returncode == 0 for lab in (made.a, made.b)):
         yield made
         return
     while "WINLAB_TEST_TURN" in os.environ and not Path(os.environ["WINLAB_TEST_TURN"]).exists():
         time.sleep(1)  # other lanes still run (tests/lanes.py)
-    seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
-    for user, lab in ((scripted, LAB_A), (member, LAB_B)):
-        user.ok("destroy", "--lab", lab, "--anyone")  # of an earlier run, by a user who may be gone
-    before = traces()
+    scripted.ok("destroy", "--lab", LAB_A, "--anyone")  # of an earlier run
     spec = (*SPEC_A, *golden.flags)
     caches = (kept.folder("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
     empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(caches[0])})
     try:
-        with Watch() as watch, ThreadPoolExecutor() as pool:
-            digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
-            offline = ("--bundle", str(bundle), "--bundle-digest", digest)
-            rehearsal = pool.submit(empty, "create", *spec, "--lab", LAB_A, *offline)
-            _wait_for_base("debian-13", rehearsal)
-            create_b = ("create", *SPEC_B, "--lab", LAB_B)
-            early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
-            killed_b = sample.play(wired, early, starting, signal.SIGKILL, *create_b)
-            interrupted = member.interrupted("start controller-1", *create_b)
-            (booting,) = sample.choose(seed, ["boot controller-1"], 1, (BEGINNING,))
-            killed_b += sample.play(wired, [], booting, sample.signal_of(seed), *create_b)
-            cut_off_b = _cut_off(member, *create_b)
-            begun = len(_journal(member, LAB_B))
-            printed_b = member.ok(*create_b)
-            journal_b = _journal(member, LAB_B)
-            printed_a = text(rehearsal.result())
-            said_a = rehearsal.result().stderr
-        a, b, seen = On(scripted, LAB_A), On(member, LAB_B), frozenset(watch.seen)
-        facts = (printed_a, said_a, printed_b, interrupted, before, spec, caches, seen)
-        made = Labs(a, b, *facts, killed_b, cut_off_b, journal_b[:begun], journal_b[begun:])
+        with Watch() as watch:
+            done = empty("create", *spec, "--lab", LAB_A, *offline)
+        made = Labs(On(scripted, LAB_A), second, text(done), done.stderr, spec, caches, frozenset(watch.seen))
         kept.note(made)
         yield made
     finally:
         if not kept.keeps:
-            for user, lab in ((scripted, LAB_A), (member, LAB_B)):
-                user("destroy", "--lab", lab, "--anyone")
+            scripted("destroy", "--lab", LAB_A, "--anyone")
 
 
 @pytest.fixture(scope="module")
@@ -362,11 +379,3 @@ def _cut_off(user: Winlab, *create: str) -> int:
             for pid in targets.find(f"guest {LAB_B}"):
                 os.kill(pid, signal.SIGKILL)
     return process.returncode
-
-
-def _wait_for_base(image: str, creating: Future[subprocess.CompletedProcess[str]]) -> None:
-    """Until the base volume is whole that *creating* uploads: the member has no image of its own."""
-    key = cache.key(recipes.get(image))[:16]  # others may be older
-    while not any(path.name.startswith(f"base-{image}-{key}") for path in POOL.glob("*.complete")):
-        assert not creating.done(), text(creating.result())
-        time.sleep(0.5)

@@ -124,23 +124,41 @@ class Golden:
 
 
 @dataclass(frozen=True)
+class Second:
+    """The lab of a member, and how it was made."""
+
+    lab: On
+    before: Traces  # of the host
+    seen: frozenset[bytes]  # arguments and environments of processes while it was made
+    printed: str  # by the last create
+    interrupted: int  # the exit code of the create that got a Ctrl-C
+    killed: list[Sampled]  # the creates that were killed
+    cut_off: int  # the exit code of the create whose machine was killed in its first boot
+    journal: list[Any]  # the lab's events until then
+    last: list[Any]  # those of the create after it, which saw it up
+
+
+@dataclass(frozen=True)
 class Labs:
-    """Both labs, what creating them printed, and the host before."""
+    """Both labs, and how the first was made."""
 
     a: On
-    b: On
+    second: Second
     printed_a: str
     said_a: str  # on the standard error: the progress
-    printed_b: str
-    interrupted_b: int  # the exit code of the first create, after Ctrl-C
-    before: Traces
     spec_a: tuple[str, ...]  # what the first lab was made with
     caches: tuple[Path, ...]  # what the commands obtained, made and took for them
-    seen: frozenset[bytes]  # arguments and environments of processes while they were made
-    killed_b: list[Sampled]  # the creates of the second lab that were killed
-    cut_off_b: int  # the exit code of the create whose machine was killed in its first boot
-    journal_b: list[Any]  # the second lab's events until then
-    last_b: list[Any]  # those of the create after it, which saw it up
+    seen_a: frozenset[bytes]  # arguments and environments of processes while it was made
+
+    @property
+    def b(self) -> On:
+        """The second lab."""
+        return self.second.lab
+
+    @property
+    def seen(self) -> frozenset[bytes]:
+        """Those of both."""
+        return self.seen_a | self.second.seen
 
 
 def added(before: Traces, after: Traces, lab: str) -> list[str]:

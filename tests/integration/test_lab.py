@@ -18,7 +18,22 @@ from pathlib import Path
 import pytest
 import results
 from browser import browser
-from harness import LAB_A, LAB_B, Golden, Labs, Winlab, added, ask, evidence, is_ready, nodes, text, traces, worked
+from harness import (
+    LAB_A,
+    LAB_B,
+    Golden,
+    Labs,
+    Second,
+    Winlab,
+    added,
+    ask,
+    evidence,
+    is_ready,
+    nodes,
+    text,
+    traces,
+    worked,
+)
 
 from winlab.adapters.vm import agent
 from winlab.host.facts import read_facts
@@ -268,10 +283,10 @@ def test_nat_to_the_outside(labs: Labs, outside: str, node: str) -> None:
     assert text(labs.a("exec", node, "--", f"{program} -s -m 60 {outside}")).strip() == "198.51.100.1"
 
 
-def test_an_interrupted_create_is_resumed(labs: Labs) -> None:
+def test_an_interrupted_create_is_resumed(second: Second) -> None:
     """Ctrl-C came when the machine had just been started; the same command, run again, found it running."""
-    assert labs.interrupted_b == 130
-    kinds = [event["event"] for event in labs.journal_b if event.get("step") == "start controller-1"]
+    assert second.interrupted == 130
+    kinds = [event["event"] for event in second.journal if event.get("step") == "start controller-1"]
     ends = [kind for kind in kinds if kind not in ("StepChecking", "StepProgress")]
     done = ends.index("StepDone")
     assert set(ends[:done]) == {"StepStarted"}  # one more time than it was killed there
@@ -279,7 +294,7 @@ def test_an_interrupted_create_is_resumed(labs: Labs) -> None:
 
 
 def test_member_without_root_has_a_lab(labs: Labs, member: Winlab) -> None:
-    assert "all nodes answer" in labs.printed_b
+    assert "all nodes answer" in labs.second.printed
     assert text(labs.b("exec", "controller-1", "--", "echo", "hello")).strip() == "hello"
     # but no credentials of root's lab
     done = member("exec", "--lab", LAB_A, "controller-1", "--", "true")
@@ -487,4 +502,4 @@ def test_destroy_leaves_the_host_as_it_was(labs: Labs, winlab: Winlab, member: W
     assert text(labs.b("exec", "controller-1", "--", "echo", "still here")).strip() == "still here"
     member.ok("destroy", "--lab", LAB_B)
     after = traces()
-    assert added(labs.before, after, LAB_A) == added(labs.before, after, LAB_B) == []
+    assert added(labs.second.before, after, LAB_A) == added(labs.second.before, after, LAB_B) == []

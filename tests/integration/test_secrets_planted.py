@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import subprocess  # noqa: TID251 - a process whose arguments have a secret
 import sys
 import tarfile
@@ -48,32 +49,32 @@ def test_no_secret_is_anywhere_else(labs: Labs, member: Winlab, state: Path, arc
 
 
 @pytest.fixture
-def planted(labs: Labs, state: Path) -> Iterator[tuple[str, Path]]:
-    """A secret, and a file to plant it in."""
-    path = Path("/var/tmp/winlab-it-planted")
-    yield json.loads((state / "labs" / LAB_A / "credentials.json").read_text())["administrator_password"], path
-    path.unlink(missing_ok=True)
+def place() -> Iterator[Path]:
+    """A folder to plant secrets in."""
+    folder = Path("/var/tmp/winlab-it-planted")
+    folder.mkdir(exist_ok=True)
+    yield folder
+    shutil.rmtree(folder)
 
 
-def test_the_scan_finds_planted_secrets(planted: tuple[str, Path], state: Path, tmp_path: Path) -> None:
-    secret, path = planted
-    for content in (
-        secret.encode(),
-        b"x" + base64.b64encode(b"ab" + secret.encode() + b"c"),
-        secret.encode("utf-16-le"),
-        base64.b64encode(f"echo {secret}".encode("utf-16-le")),
-    ):
+def test_the_scan_finds_planted_secrets(labs: Labs, place: Path, state: Path, tmp_path: Path) -> None:
+    """In files of all encodings, in a cache that is named, and in the arguments of a process that has ended."""
+    secret = json.loads((state / "labs" / LAB_A / "credentials.json").read_text())["administrator_password"]
+    planted = {
+        place / "plain": secret.encode(),
+        place / "base64": b"x" + base64.b64encode(b"ab" + secret.encode() + b"c"),
+        place / "utf-16": secret.encode("utf-16-le"),
+        place / "command": base64.b64encode(f"echo {secret}".encode("utf-16-le")),
+        tmp_path / "manifest.json": f'{{"origin": "{secret}"}}'.encode(),
+    }
+    for path, content in planted.items():
         path.write_bytes(content)
-        (said,) = leaks(state, [LAB_A])
-        assert "administrator_password" in said
-        assert str(path) in said
-    path.unlink()
-    (tmp_path / "manifest.json").write_text(f'{{"origin": "{secret}"}}')
-    (said,) = leaks(state, [LAB_A], caches=[tmp_path])  # a cache; without being named it is a test's own folder
-    assert str(tmp_path) in said
     with Watch() as watch:
         subprocess.run([sys.executable, "-c", "import time; time.sleep(3)", secret], check=True)
-    assert [one for one in leaks(state, [LAB_A], seen=watch.seen) if "a process that has ended" in one]
+    said = leaks(state, [LAB_A], caches=[tmp_path], seen=watch.seen)
+    assert all("administrator_password" in one for one in said)
+    for where in (*map(str, planted), "a process that has ended"):
+        assert [one for one in said if one.endswith(f" in {where}")], where
 
 
 def test_a_failure_ends_with_its_archive(labs: Labs, winlab: Winlab) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import results
 import yaml
-from harness import LAB_A, LAB_B, Labs, On, Winlab, ask, is_ready, text, traces
+from harness import LAB_A, LAB_B, Labs, On, Second, Winlab, ask, is_ready, text, traces
 
 COPY = "it-copy"
 
@@ -164,27 +164,27 @@ def test_a_failure_leaves_an_archive(winlab_lab):
 
 
 @pytest.fixture(scope="class")
-def guests(labs: Labs) -> Iterator[str]:
+def guests(second: Second) -> Iterator[str]:
     """A snapshot's name."""
-    ask(labs.b, "controller-1", write="sudo touch /var/tmp/saved; sudo rm -f /var/tmp/later")
-    save(labs.b, "guests")
+    ask(second.lab, "controller-1", write="sudo touch /var/tmp/saved; sudo rm -f /var/tmp/later")
+    save(second.lab, "guests")
     yield f"{LAB_B}@guests"
-    text(labs.b.user("snapshot", "delete", f"{LAB_B}@guests"))
-    assert "There are no snapshots" in text(labs.b.user("snapshot", "list", LAB_B))
+    text(second.lab.user("snapshot", "delete", f"{LAB_B}@guests"))
+    assert "There are no snapshots" in text(second.lab.user("snapshot", "list", LAB_B))
 
 
 class TestMember:
     """A member of the group, without root, and machines without a cluster."""
 
-    def test_a_copy_by_create_has_the_disks_of_the_snapshot(self, labs: Labs, guests: str) -> None:
-        ask(labs.b, "controller-1", write="sudo touch /var/tmp/later")
-        with removed(labs.b.user) as copy:
+    def test_a_copy_by_create_has_the_disks_of_the_snapshot(self, second: Second, guests: str) -> None:
+        ask(second.lab, "controller-1", write="sudo touch /var/tmp/later")
+        with removed(second.lab.user) as copy:
             text(copy("create", "--from", guests))
             seen = ask(copy, "controller-1", files="ls /var/tmp")["files"].split()
             assert ("saved" in seen, "later" in seen) == (True, False)
 
-    def test_the_plugin_of_pytest_gives_tests_a_copy(self, labs: Labs, guests: str) -> None:
-        user = labs.b.user
+    def test_the_plugin_of_pytest_gives_tests_a_copy(self, second: Second, guests: str) -> None:
+        user = second.lab.user
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
             folder = Path(name)
             folder.chmod(0o777)

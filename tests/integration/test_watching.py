@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import results
-from harness import LAB_A, Labs, Winlab, text
+from harness import LAB_A, Labs, Second, Winlab, text
 
 
 def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
@@ -27,14 +27,14 @@ def test_the_create_that_made_the_lab(labs: Labs, tmp_path: Path) -> None:
     assert {"boot node-1", "ready node-1", "thread_name"} <= names
 
 
-def test_an_interrupted_create_and_the_one_that_resumed_it(labs: Labs) -> None:
-    runs = results.items(text(labs.b("timeline", "--run", "all", "--output", "json")))
+def test_an_interrupted_create_and_the_one_that_resumed_it(second: Second) -> None:
+    runs = results.items(text(second.lab("timeline", "--run", "all", "--output", "json")))
     states = [run["state"] for run in runs]
     assert states[-1] == "done"
     assert "interrupted" in states
     others = {"killed (no final event)", "failed"}  # it was killed, and once its machine
     assert others <= set(states) <= {"done", "interrupted", *others}
-    last = text(labs.b("events", "--run", str(len(runs)), "--output", "json"))
+    last = text(second.lab("events", "--run", str(len(runs)), "--output", "json"))
     kinds = [event["event"] for event in results.items(last)]
     assert (kinds[0], kinds[-1]) == ("RunStarted", "RunEnded")
     assert "StepProgress" in kinds
