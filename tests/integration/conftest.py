@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess  # noqa: TID251 - makes a user, removes the golden image's volume, builds beside the tests
 import time
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pycdlib
@@ -288,15 +290,14 @@ def bundle(golden: Golden, bundling: Future[Path] | None) -> Path:
     return bundling.result()
 
 
-@pytest.fixture(scope="session")
-def offline(bundle: Path) -> tuple[str, ...]:
+def _offline(bundle: Path) -> tuple[str, ...]:
     """The flags of a create that takes all from the bundle."""
     digest = f"sha256:{open_bundle(bundle).digest}"  # it may have programs that were built here
     return ("--bundle", str(bundle), "--bundle-digest", digest)
 
 
 @pytest.fixture(scope="session")
-def second(member: Winlab, offline: tuple[str, ...], kept: Kept) -> Iterator[Second]:
+def second(member: Winlab, bundle: Path, kept: Kept) -> Iterator[Second]:
     """A lab of machines alone, up and answering. Its create is killed at sampled points, and resumed each time."""
     made = kept.recall(Second)
     if made and kept.keeps and made.lab("status").returncode == 0:
@@ -304,9 +305,12 @@ def second(member: Winlab, offline: tuple[str, ...], kept: Kept) -> Iterator[Sec
         return
     member.ok("destroy", "--lab", LAB_B, "--anyone")  # of an earlier run, by a user who may be gone
     seed, wired = sample.seed(), Wired(Path(member.env["HOME"]) / "survive", member.env, member.prefix)
-    before, create = traces(), ("create", *SPEC_B, "--lab", LAB_B, *offline)
+    before = traces()
     try:
-        with Watch() as watch:
+        with Watch() as watch, TemporaryDirectory(dir="/var/tmp") as folder:
+            Path(folder).chmod(0o755)  # pytest's own are closed to other users
+            own = shutil.copy(bundle, folder)
+            create = ("create", *SPEC_B, "--lab", LAB_B, *_offline(Path(own)))
             early, starting = sample.choose(seed, BEFORE_START, 2), Point("start controller-1", BEGINNING)
             killed = sample.play(wired, early, starting, signal.SIGKILL, *create)
             interrupted = member.interrupted("start controller-1", *create)
@@ -327,9 +331,7 @@ def second(member: Winlab, offline: tuple[str, ...], kept: Kept) -> Iterator[Sec
 
 
 @pytest.fixture(scope="session")
-def labs(
-    scripted: Winlab, member: Winlab, golden: Golden, second: Second, offline: tuple[str, ...], kept: Kept
-) -> Iterator[Labs]:
+def labs(scripted: Winlab, member: Winlab, golden: Golden, second: Second, bundle: Path, kept: Kept) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering: the first is a hybrid cluster."""
     made = kept.recall(Labs)
     if made and kept.keeps and all(lab("status").returncode == 0 for lab in (made.a, made.b)):
@@ -343,7 +345,7 @@ def labs(
     empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(caches[0])})
     try:
         with Watch() as watch:
-            done = empty("create", *spec, "--lab", LAB_A, *offline)
+            done = empty("create", *spec, "--lab", LAB_A, *_offline(bundle))
         made = Labs(On(scripted, LAB_A), second, text(done), done.stderr, spec, caches, frozenset(watch.seen))
         kept.note(made)
         yield made
