@@ -6,7 +6,7 @@ machines  other machines, and what needs a host that is set up
 parts     what needs neither guests nor a host that is set up, with real programs
 quiet     style, types, unit tests, fuzzing, PowerShell
 
-The shared labs are made when the other lanes have ended (the fixture ``labs`` waits for that). An emulated cluster
+The cluster is made when the other lanes have ended (the fixture ``labs`` waits for that). An emulated cluster
 takes more than a core even when nothing happens in it, and its API server restarts if it gets less: it should stand for
 as short a time as possible, and alone. With PowerShell beside it, even at the lowest priority, ``create`` took 14
 minutes instead of 6. Until then one lane rarely needs both cores, so the lanes share them.
