@@ -98,11 +98,9 @@ class Bridge:
         """Answer one request."""
         try:
             self._sync()
-            if asked["call"] == "run":
-                tell({"value": self._run(asked, tell)})
-            else:
-                tell({"value": self.calls[asked["call"]](asked)})
-            self.hives.write()
+            value = self._run(asked, tell) if asked["call"] == "run" else self.calls[asked["call"]](asked)
+            self.hives.write()  # first: the script, once it has the answer, sets values in the same file
+            tell({"value": value})
         except (OSError, StandinError, ScriptError, bootstrap.RefusedError) as error:
             self.hives.write()
             tell({"error": " ".join(str(error).split())})
