@@ -1,5 +1,5 @@
 # make lab               a whole lab on this machine, from nothing: packages, host services, images, cluster
-# make test              the tests, with their own set-up, in lanes side by side; 50 to 65 minutes with warm caches
+# make test              the tests, with their own set-up, in lanes side by side; 50 to 75 minutes with warm caches
 # make test-all          the same with slow variants: every minor of Kubernetes, more machines and installations
 # make check             formatting, linting, types, import layers; every line of PowerShell read by a real parser
 # make test-unit         three minutes on two cores; no root, no network
