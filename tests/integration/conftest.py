@@ -208,8 +208,30 @@ def own_files(kept: Kept) -> Path:
 
 
 @pytest.fixture(scope="session")
+def add_ons(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The first lab's, which tests ask for by fixtures: metrics-server alone takes an emulated cluster minutes."""
+    used = {name for item in request.session.items for name in item.fixturenames}  # type: ignore[attr-defined]
+    return ("metrics-server",) if "metrics_server" in used else ()
+
+
+@pytest.fixture
+def metrics_server(add_ons: tuple[str, ...]) -> str:
+    """The name of an add-on that the first lab has if a test uses this."""
+    return add_ons[0]
+
+
+def _spec_a(add_ons: tuple[str, ...]) -> tuple[str, ...]:
+    return (*SPEC_A, *(word for name in add_ons for word in ("--set", f"addons.{name}={{}}")))
+
+
+@pytest.fixture(scope="session")
 def bundling(
-    host: None, scripted: Winlab, own_files: Path, kept: Kept, request: pytest.FixtureRequest
+    host: None,
+    scripted: Winlab,
+    own_files: Path,
+    add_ons: tuple[str, ...],
+    kept: Kept,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Future[Path] | None]:
     """Images, programs and the first lab's bundle are built while the golden image is sealed, if a test needs them."""
     if not any("bundle" in item.fixturenames for item in request.session.items):  # type: ignore[attr-defined]
@@ -222,7 +244,7 @@ def bundling(
         if not path.exists():
             for image in ("debian-13", "windows-rehearsal"):
                 aside.ok("image", "build", image, "--medium")
-            aside.ok("bundle", "create", *SPEC_A, *_files_flags(own_files), "--to", str(path))
+            aside.ok("bundle", "create", *_spec_a(add_ons), *_files_flags(own_files), "--to", str(path))
         return path
 
     with ThreadPoolExecutor(1) as pool:
@@ -331,16 +353,24 @@ def second(member: Winlab, bundle: Path, kept: Kept) -> Iterator[Second]:
 
 
 @pytest.fixture(scope="session")
-def labs(scripted: Winlab, member: Winlab, golden: Golden, second: Second, bundle: Path, kept: Kept) -> Iterator[Labs]:
+def labs(
+    scripted: Winlab,
+    member: Winlab,
+    golden: Golden,
+    second: Second,
+    bundle: Path,
+    add_ons: tuple[str, ...],
+    kept: Kept,
+) -> Iterator[Labs]:
     """Two labs with the same inner addresses, up and answering: the first is a hybrid cluster."""
+    spec = (*_spec_a(add_ons), *golden.flags)
     made = kept.recall(Labs)
-    if made and kept.keeps and all(lab("status").returncode == 0 for lab in (made.a, made.b)):
+    if made and kept.keeps and made.spec_a == spec and made.a("status").returncode == 0:
         yield made
         return
     while "WINLAB_TEST_TURN" in os.environ and not Path(os.environ["WINLAB_TEST_TURN"]).exists():
         time.sleep(1)  # other lanes still run (tests/lanes.py)
     scripted.ok("destroy", "--lab", LAB_A, "--anyone")  # of an earlier run
-    spec = (*SPEC_A, *golden.flags)
     caches = (kept.folder("cache"), Path(member.env["WINLAB_CACHE"]), settings.cache_dir())
     empty = Winlab(env={**scripted.env, "WINLAB_CACHE": str(caches[0])})
     try:

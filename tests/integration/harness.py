@@ -24,7 +24,7 @@ from winlab.design.catalog import recipes
 from winlab.supply.images import cache
 
 LAB_A, LAB_B = "it-a", "it-b"
-SPEC_A = ("--spec", "1-1-1", "--rehearse", "--set", "addons.metrics-server={}")  # and the golden image's flags
+SPEC_A = ("--spec", "1-1-1", "--rehearse")  # and the flags of its add-ons and of the golden image
 SPEC_B = ("--spec", "1-0-1", "--until", "guests")
 
 

@@ -86,9 +86,10 @@ def test_readiness(labs: Labs, winlab: Winlab, tmp_path: Path) -> None:
     assert suite.xpath("count(//testcase)") > 5
 
 
-def test_metrics_server_measures_the_linux_nodes(labs: Labs, winlab: Winlab) -> None:
+@pytest.mark.slow  # the add-on takes minutes, and makes the whole lab slower
+def test_metrics_server_measures_the_linux_nodes(labs: Labs, winlab: Winlab, metrics_server: str) -> None:
     """An add-on, from the spec to the bundle to the cluster. The stand-in has nothing to measure."""
-    words = ("test", "readiness", "--lab", LAB_A, "--only", "metrics-server")
+    words = ("test", "readiness", "--lab", LAB_A, "--only", metrics_server)
     rows = {row["name"]: row for row in winlab.items(*words)}
     assert rows["metrics-server"]["outcome"] == "passed", rows
     assert "controller-1: CPU " in rows["metrics-server"]["detail"]
@@ -149,10 +150,12 @@ def test_an_image_of_the_user_is_loaded(labs: Labs) -> None:
     assert name in images.splitlines()
 
 
-def test_locked(labs: Labs, scripted: Winlab, golden: Golden, bundle: Path, tmp_path: Path) -> None:
+def test_locked(
+    labs: Labs, scripted: Winlab, golden: Golden, bundle: Path, add_ons: tuple[str, ...], tmp_path: Path
+) -> None:
     """A lock made from the bundle holds for the lab that came from it; a drift is refused, and named."""
     spec, lock = tmp_path / "lab.yaml", tmp_path / "winlab.lock"
-    spec.write_text("workers: {count: 1}\naddons: {metrics-server: {}}\n")  # what SPEC_A says
+    spec.write_text(yaml.safe_dump({"workers": {"count": 1}, "addons": {name: {} for name in add_ons}}))
     digest = f"sha256:{open_bundle(bundle).digest}"
     words = ("--spec", str(spec), "--rehearse", *golden.flags, "--bundle", str(bundle), "--bundle-digest", digest)
     scripted.ok("lock", *words)
