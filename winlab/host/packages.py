@@ -145,12 +145,11 @@ def _turn(progress: Progress) -> Iterator[None]:
     :raises HostError: they did not end in time.
     """
     with ExitStack() as held:
-        for lock in (INSTALLING, UPDATING):
-            if lock.exists():
-                file = held.enter_context(lock.open("rb+"))
+        if INSTALLING.exists():
+            _wait_for(held.enter_context(INSTALLING.open("rb+")), progress)
+        if UPDATING.exists():
+            with UPDATING.open("rb+") as file:  # not kept: "apt-get update" takes it
                 _wait_for(file, progress)
-                if lock == UPDATING:
-                    fcntl.lockf(file, fcntl.LOCK_UN)  # "apt-get update" takes it
         yield
 
 

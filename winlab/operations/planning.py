@@ -72,7 +72,7 @@ def make(
     :raises HostError: the site's hypervisors lack something, or do not answer.
     """
     at_hand = stock.take(spec, progress)
-    if site is not None and not standing:
+    if site is not None and not standing and spec.network.floating_block is None:
         at_hand = at_hand.model_copy(update={"blocks": taken_blocks(site, lab, facts)})
     if site is not None and (spec.hypervisors > 1 or facts.tunnel_mtu or any(plan.hosts for plan in standing)):
         at_hand = at_hand.model_copy(update={"hypervisors": hypervisors(site, lab)})
