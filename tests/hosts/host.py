@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hosts.lan import MANAGEMENT, NETWORKS, TUNNELS, Switch
+from hosts.lan import MANAGEMENT, NETWORKS, TUNNELS, Space, Switch
 
 INIT = Path(__file__).with_name("init.sh")
 WINLAB = ("/opt/winlab/bin/python", "-m", "winlab")
@@ -31,7 +31,7 @@ class Host:
         self._log = base / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.pid = 0  # of its first process; 0: it is off
-        self.spaces: set[Path] = set()  # the namespaces of all its boots, as the kernel names them
+        self.spaces: list[Space] = []  # the namespaces of the processes of all its boots
 
     def on(self) -> None:
         """Power on, and wait until it has booted: sshd runs, and nothing of winlab's."""
@@ -42,7 +42,7 @@ class Host:
             words = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, *self._words]
             self._process = subprocess.Popen(words, stdin=null, stdout=log, stderr=log)
         self.pid = self._wait(self._child)
-        self.spaces |= {Path(f"/proc/{self.pid}/ns/{kind}").readlink() for kind in ("net", "pid")}
+        self.spaces.append(Space(Path(f"/proc/{self.pid}/ns/pid")))
         self._switch.plug(self.name, self.pid)
         self._wait(lambda: Path(f"/proc/{self.pid}/root/run/booted").exists())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess  # noqa: TID251 - makes namespaces, links and bridges
 from pathlib import Path
 
@@ -13,6 +14,17 @@ NETWORKS = {MANAGEMENT: "198.51.100", TUNNELS: "203.0.113"}
 MTU = 1500
 
 
+class Space:
+    """A namespace, held: the kernel gives the number of one that is gone to the next one made, also by other tests."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.number = os.fstat(self._file).st_ino
+
+    def __del__(self) -> None:
+        os.close(self._file)
+
+
 class Switch:
     """Where all cables end: one bridge for each LAN."""
 
@@ -21,9 +33,9 @@ class Switch:
         words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "sleep", "infinity"]
         self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         link = Path(f"/proc/{self._process.pid}/ns/net")
-        while (space := link.readlink()) == Path("/proc/self/ns/net").readlink():
+        while link.readlink() == Path("/proc/self/ns/net").readlink():
             assert self._process.poll() is None, "no network namespace could be made"
-        self.space = space  # as the kernel names it
+        self.space = Space(link)
         for card in CARDS:
             self.run("ip", "link", "add", _lan(card), "mtu", str(MTU), "type", "bridge")
             self.run("ip", "link", "set", _lan(card), "up")

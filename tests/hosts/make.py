@@ -100,10 +100,10 @@ class Hosts:
         """Their processes, mounts and files on this machine; empty after ``remove``."""
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         found = [line for line in mounts if str(self.base) in line]
-        spaces = {self.switch.space, *(space for host in self.all for space in host.spaces)}
+        spaces = {self.switch.space.number, *(space.number for host in self.all for space in host.spaces)}
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it has ended
-                if {(process / "ns/net").readlink(), (process / "ns/pid").readlink()} & spaces:
+                if {(process / "ns" / kind).stat().st_ino for kind in ("net", "pid")} & spaces:
                     found.append(f"{process.name} {(process / 'comm').read_text().strip()}")
         return [*found, *([str(self.base)] if self.base.exists() else [])]
 
