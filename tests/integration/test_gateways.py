@@ -7,8 +7,6 @@ of them.
 
 from __future__ import annotations
 
-import base64
-import pickle
 import re
 import subprocess  # noqa: TID251 - pings while something else happens
 import tempfile
@@ -20,25 +18,15 @@ from itertools import pairwise
 import plans
 import pytest
 import yaml
+from guests import guest, plug, write
 from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
-from hosts.host import WINLAB
 
 from winlab.design.plan.facts import HostFacts
 from winlab.design.plan.model import Plan
-from winlab.design.plan.node_plan import NodePlan
 from winlab.design.render import gateways
 from winlab.design.render.topology import topology
 
 LIMIT = 120  # seconds: only a hang exceeds it
-WRITE = """
-import base64, pickle, sys
-from winlab.adapters.overlay import ovn
-with ovn.connect() as northbound:
-    wanted = pickle.loads(base64.b64decode(sys.stdin.read()))
-    print(*(one.what for one in northbound.differences(wanted)), sep="\\n")
-    northbound.apply(wanted)
-    assert northbound.has(wanted)
-"""
 SERVE = """
 import socket
 with socket.create_server(("", 8000)) as server:
@@ -62,11 +50,8 @@ class Site:
     second: Plan
 
     def write(self, plan: Plan) -> list[str]:
-        """Write a lab's rows, as ``create`` and ``repair`` do; returns what differed."""
-        text = base64.b64encode(pickle.dumps(topology(plan))).decode()
-        done = self.each[0].run(WINLAB[0], "-c", WRITE, stdin=text)
-        self.each[0].run("ovn-nbctl", "--timeout=60", "--wait=sb", "sync")
-        return done.stdout.split("\n")
+        """Write a lab's rows on the first host; returns what differed."""
+        return write(self.each[0], plan)
 
     def active(self, plan: Plan) -> str:
         """The chassis that is the gateway of a lab's router now, says the southbound database."""
@@ -142,22 +127,6 @@ def within(check: Callable[[], bool]) -> None:
         time.sleep(0.3)
 
 
-def plug(host: Host, plan: Plan, node: NodePlan) -> None:
-    """A namespace in place of a node's machine."""
-    name, card = guest(plan, node), f"p{plan.lab[4:]}"
-    inside = ("ip", "-n", name)
-    host.run("ip", "netns", "add", name)
-    host.run("ip", "link", "add", card, "type", "veth", "peer", "name", "eth0", "address", node.mac, "netns", name)
-    host.run("ethtool", "-K", card, "tx", "off")
-    host.run("ip", "netns", "exec", name, "ethtool", "-K", "eth0", "tx", "off")
-    host.run(*inside, "address", "add", f"{node.address}/24", "dev", "eth0")
-    host.run(*inside, "link", "set", "eth0", "mtu", "1442", "up")
-    host.run(*inside, "route", "add", "default", "via", plan.network.gateway)
-    host.run("ip", "link", "set", card, "up")
-    set_ = ("--", "set", "Interface", card, f"external_ids:iface-id={node.port}")
-    host.run("ovs-vsctl", "--may-exist", "add-port", "br-int", card, *set_)
-
-
 def port_to(host: Host) -> str:
     """The port of the external bridge for the tunnel to a host."""
     return "wl-" + "".join(f"{int(part):02x}" for part in host.tunnel_address.split("."))
@@ -167,8 +136,10 @@ def external_ports(host: Host) -> set[str]:
     return set(host.run("ovs-vsctl", "list-ports", "br-winlab").stdout.split())
 
 
-def guest(plan: Plan, node: NodePlan) -> str:
-    return f"{plan.lab}.{node.name}"
+def watched(host: Host) -> set[str]:
+    """The tunnels of a host whose other end answers, also those of OVN."""
+    words = ("--bare", "--columns=name", "find", "Interface", "bfd_status:state=up")
+    return set(host.run("ovs-vsctl", *words).stdout.split())
 
 
 def answers(host: Host, address: str, *more: str) -> bool:
@@ -196,6 +167,7 @@ def test_a_host_is_joined_to_one_that_comes_later_without_a_command(site: Site) 
     for host in site.each:
         others = {port_to(one) for one in site.each if one is not host}
         within(lambda host=host, others=others: others <= external_ports(host))
+        within(lambda host=host, others=others: others <= watched(host))
 
 
 def test_two_hosts_have_one_gateway_and_it_stays_when_the_other_loses_power(site: Site) -> None:

@@ -9,6 +9,11 @@ All labs' routers send what leaves to the address of the first host, at the MAC 
 answer for that address, and take what goes further than to the first host itself. So the way out is on the host that a
 router's gateway is on, also while the first host is off. Routers need not learn another MAC when a gateway moves.
 
+OVN checks the API servers behind a lab's address only from their own hosts, so what it found last stays if a host is
+gone. The hosts that have OVN's databases correct that: if a tunnel does not answer (BFD), they set the API servers of
+the host at its end offline. A controller that still runs there sets them online again at once (pinctrl.c,
+sync_svc_monitors).
+
 Open vSwitch loses flows, and on the userspace datapath the bridge's address, when it is restarted: the program puts
 them back. It is a shell script, so that root runs nothing at boot that others can change (:mod:`winlab.host.boot`).
 """
@@ -17,7 +22,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from winlab.settings import BRIDGE, HOST_FILE
+from winlab.settings import BRIDGE, HOST_FILE, SB_SOCKET
 
 PROGRAM = HOST_FILE.with_name("external")
 PID = Path("/run/winlab-external.pid")
@@ -31,27 +36,44 @@ _TEXT = r"""#!/bin/sh
 # Written by 'winlab host setup'; removed by 'winlab host teardown'.
 # Joins this host's external bridge to those of its site's other hosts, by tunnels to where OVN's controller has some.
 #   external once     do it now, and write the flows again
-#   external follow   do it every few seconds
+#   external follow   do it every few seconds, and set API servers offline whose hosts do not answer
 #   external undo     remove the tunnels and flows
 bridge=@BRIDGE@
 ovs() { ovs-vsctl --timeout=10 "$@"; }
+sb() { ovn-sbctl --db=unix:@SB@ --no-leader-only --timeout=10 --bare "$@"; }
 ports() { ovs list-ports "$bridge" | grep '^wl-[0-9a-f]\{8\}$'; }
 flows() { cat <<'FLOWS'
 @FLOWS@FLOWS
 }
+remotes() {
+  options=$(ovs --bare --columns=options find Interface type=geneve "$@") || return
+  echo "$options" | sed -n 's/.*remote_ip="\{0,1\}\([0-9.]*\).*/\1/p' | sort -u
+}
 tunnels() {
-  options=$(ovs --bare --columns=options find Interface type=geneve options:key=flow) || return
+  addresses=$(remotes options:key=flow) || return
   present=" $(ports | tr '\n' ' ') "
-  for address in $(echo "$options" | sed -n 's/.*remote_ip="\{0,1\}\([0-9.]*\).*/\1/p' | sort -u); do
+  for address in $addresses; do
     port=$(IFS=.; printf 'wl-%02x%02x%02x%02x' $address)
     case $present in
     *" $port "*) present=$(echo "$present" | sed "s/ $port / /") ;;
     *) ovs --may-exist add-port "$bridge" "$port" \
         -- set Interface "$port" type=geneve options:remote_ip="$address" options:key=@KEY@ options:csum=true \
-        -- set Port "$port" protected=true ;;
+        bfd:enable=true -- set Port "$port" protected=true ;;
     esac
   done
   for port in $present; do ovs --if-exists del-port "$bridge" "$port"; done
+}
+silent() {
+  [ -S @SB@ ] || return
+  for address in $(remotes options:key=@KEY@ bfd_status:state=down); do
+    name=$(sb --columns=chassis_name find Encap "ip=\"$address\"") && [ -n "$name" ] || return
+    chassis=$(sb --columns=_uuid find Chassis "name=\"$name\"") && [ -n "$chassis" ] || return
+    there=" $(sb --columns=logical_port find Port_Binding "chassis=$chassis" | tr '\n' ' ') "
+    sb --columns=_uuid,logical_port find Service_Monitor status=online | while read -r row && read -r port; do
+      case $there in *" $port "*) sb set Service_Monitor "$row" status=offline ;; esac
+      read -r _
+    done
+  done
 }
 look() {
   tunnels
@@ -64,8 +86,12 @@ look() {
   fi
 }
 case $1 in
-once) ovs-ofctl del-flows "$bridge" cookie=@COOKIE@/-1; look ;;
-follow) look 2>/dev/null; sleep @SECONDS@; exec "$0" follow ;;
+once)
+  for port in $(ports); do ovs set Interface "$port" bfd:enable=true; done
+  ovs-ofctl del-flows "$bridge" cookie=@COOKIE@/-1
+  look
+  ;;
+follow) { look; silent; } 2>/dev/null; sleep @SECONDS@; exec "$0" follow ;;
 undo)
   for port in $(ports); do ovs --if-exists del-port "$bridge" "$port"; done
   ovs-ofctl del-flows "$bridge" cookie=@COOKIE@/-1
@@ -84,6 +110,7 @@ def text(address: str, flows: str = "") -> str:
         "BRIDGE": BRIDGE,
         "FLOWS": flows,
         "KEY": str(KEY),
+        "SB": str(SB_SOCKET),
         "COOKIE": hex(COOKIE),
         "ADDRESS": address,
         "SECONDS": str(SECONDS),
