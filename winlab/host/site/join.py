@@ -22,7 +22,7 @@ from winlab.run import CommandError, FloodError, OverdueError, run, watched
 
 OPTIONS = ("-T", "-oConnectTimeout=10", "-oServerAliveInterval=5")  # the first host may be busy
 LIMIT = 180.0  # seconds for the first host, which may start its relay and wait for another setup
-PROBE_MS = 60_000  # controllers on busy hosts may be silent for long
+PROBE_MS = 10_000  # after so long without a word the controller asks, and after as long again it takes another relay
 # sudo removes SSH_CONNECTION
 SCRIPT = (
     f'if [ $(id -u) = 0 ]; then exec {admission.PROGRAM} "$SSH_CONNECTION"; '
