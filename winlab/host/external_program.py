@@ -10,8 +10,8 @@ answer for that address, and take what goes further than to the first host itsel
 router's gateway is on, also while the first host is off. Routers need not learn another MAC when a gateway moves.
 
 OVN checks the API servers behind a lab's address only from their own hosts, so what it found last stays if a host is
-gone. The hosts that have OVN's databases correct that: if a tunnel does not answer (BFD), they set the API servers of
-the host at its end offline. A controller that still runs there sets them online again at once (pinctrl.c,
+gone. The hosts that have OVN's databases correct that: if a tunnel does not answer (BFD), they mark the API servers of
+the host at its end as offline. A controller that still runs there marks them as online again at once (pinctrl.c,
 sync_svc_monitors).
 
 Open vSwitch loses flows, and on the userspace datapath the bridge's address, when it is restarted: the program puts
@@ -36,7 +36,7 @@ _TEXT = r"""#!/bin/sh
 # Written by 'winlab host setup'; removed by 'winlab host teardown'.
 # Joins this host's external bridge to those of its site's other hosts, by tunnels to where OVN's controller has some.
 #   external once     do it now, and write the flows again
-#   external follow   do it every few seconds, and set API servers offline whose hosts do not answer
+#   external follow   do it every few seconds, and mark API servers as offline if their host does not answer
 #   external undo     remove the tunnels and flows
 bridge=@BRIDGE@
 ovs() { ovs-vsctl --timeout=10 "$@"; }
