@@ -127,7 +127,7 @@ def install(wanted: tuple[Package, ...], progress: Progress) -> None:
         if words[0] == "apt-get":
             progress.say("reading the package lists")
             run(["apt-get", "update"], env=env, timeout=600)
-    progress.say(f"installing {' '.join(words[3:])}")
+    progress.say(f"installing {' '.join(word for word in words[2:] if not word.startswith('-'))}")
     if words[0] == "apt-get":
         words[1:1] = ["-o", f"DPkg::Lock::Timeout={WAIT}"]
     stream(words, lambda line: progress.say(line) if line.startswith(("Unpacking", "Setting up")) else None, env=env)
