@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from flagged import Authority
 from guests import plug, write
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
 from test_hosts import within
-from test_three_hosts import join, start_switch
+from test_three_hosts import join
 
 from winlab.design.catalog import versions
 from winlab.design.catalog.artifact import Program
@@ -43,7 +43,7 @@ LAB = "api"
 LIMIT = 600  # seconds: only a hang exceeds it
 IN_A_ROW = 30  # answers: if one of three servers is gone, and still gets its share, fewer are likely (0.0005 %)
 FOLDER = "/var/lib/controller"
-# Asks ten times a second on a connection of its own each time, and prints when it was answered.
+# Asks up to ten times a second, on a new connection each time, and prints what it was answered.
 ASK = """
 import http.client, ssl, sys, time
 address, port, folder = sys.argv[1:]
@@ -79,6 +79,13 @@ class Site:
         for name, flags in (("etcd", self._etcd(node)), ("kube-apiserver", self._api_server(node))):
             words = ("setsid", *inside, str(self.programs[name]), *flags)
             host.run("sh", "-c", f'"$@" >{FOLDER}/{name}.log 2>&1 </dev/null &', "_", *words)
+
+    def boot(self, number: int) -> None:
+        """Power a host on, and have its controller run again."""
+        host = self.hosts.all[number]
+        host.on()
+        host.winlab("host", "setup")
+        self.start(host, self.plan.nodes[number])
 
     def _etcd(self, node: NodePlan) -> list[str]:
         members = ",".join(f"{one.name}=http://{one.address}:2380" for one in self.plan.nodes)
@@ -149,12 +156,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     programs = {item.artifact.name: item.path for item in obtained if isinstance(item.artifact, Program)}
     with Hosts("h1", "h2", "h3") as made:
         first, second, third = made.all
-        first.winlab("host", "setup", "--trust-python", user="ann")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        for host in (second, third):
-            start_switch(host)
-            join(host)
+        one_site(first, second, third, user="ann")
         join(second)  # now that a third one waits, the databases are on all of them
         for host in (third, second, first):
             host.winlab("host", "setup")
@@ -204,32 +206,18 @@ def lose(site: Site, lost: int, asker: int, what: str, act: Callable[[], object]
 
 
 def test_the_api_answers_while_a_host_has_no_power(site: Site) -> None:
-    third = site.hosts.all[2]
-
-    def boot() -> None:
-        third.on()
-        third.winlab("host", "setup")
-        site.start(third, site.plan.nodes[2])
-
-    lose(site, 2, 0, "loses power", third.off, boot)
+    lose(site, 2, 0, "loses power", site.hosts.all[2].off, lambda: site.boot(2))
 
 
 def test_the_api_answers_while_a_host_is_cut_off(site: Site) -> None:
     second = site.hosts.all[1]
     cards = (MANAGEMENT, TUNNELS)
-    cut, repair = [lambda: [second.cut(card) for card in cards], lambda: [second.join(card) for card in cards]]
-    lose(site, 1, 0, "is cut off", cut, repair)
+    cut, joined = (lambda: [second.cut(card) for card in cards]), (lambda: [second.join(card) for card in cards])
+    lose(site, 1, 0, "is cut off", cut, joined)
 
 
 def test_the_api_answers_while_the_first_host_has_no_power(site: Site) -> None:
-    first = site.hosts.all[0]
-
-    def boot() -> None:
-        first.on()
-        first.winlab("host", "setup")
-        site.start(first, site.plan.nodes[0])
-
-    lose(site, 0, 1, "loses power", first.off, boot)
+    lose(site, 0, 1, "loses power", site.hosts.all[0].off, lambda: site.boot(0))
 
 
 def test_all_three_servers_answer_in_the_end(site: Site) -> None:

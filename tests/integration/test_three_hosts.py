@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 import results
-from hosts import Host, Hosts, install
+from hosts import Host, Hosts, install, one_site
 from test_hosts import TLS, within
 
 pytestmark = pytest.mark.slow  # four minutes
@@ -41,12 +41,7 @@ def site() -> Iterator[Site]:
     install()
     with Hosts("h1", "h2", "h3") as made:
         first, second, third = made.all
-        first.winlab("host", "setup", "--trust-python", user="ann")  # the checkout may be a user's
-        first.add_tunnel_bridge()
-        first.winlab("host", "setup", "--tunnel-address", first.tunnel_address)
-        for host in (second, third):
-            start_switch(host)
-            join(host)
+        one_site(first, second, third, user="ann")
         first.run("ovn-nbctl", "ls-add", "before")
         waited, alone = doctor(third)["OVN databases, nb"], doctor(first)["OVN databases"]
         join(second)
