@@ -25,21 +25,25 @@ while True:
     made.accept()[0].close()
 """
 CONNECT = f"import socket, sys; socket.create_connection((sys.argv[1], {PORT}), 3).close()"
-# One datagram from an address; whether the listener received it
+# Datagrams from an address, with a mark; the listener prints where the first one with this mark came from.
+# Without the mark it would take a late one of the call before for its own.
 SEND = f"""
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
     made.bind((sys.argv[1], 0))
     for _ in range(5):
-        made.sendto(b"x", (sys.argv[2], {PORT}))
+        made.sendto(sys.argv[3].encode(), (sys.argv[2], {PORT}))
 """
 HEAR = f"""
-import socket
+import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
     made.bind(("", {PORT}))
     made.settimeout(5)
     print("listening", flush=True)
-    print(made.recvfrom(10)[1][0], flush=True)
+    heard = b""
+    while heard != sys.argv[1].encode():
+        heard, sender = made.recvfrom(100)
+    print(sender[0], flush=True)
 """
 # A virtual link leaves checksums to hardware that it does not have: SIOCETHTOOL, ETHTOOL_STXCSUM 0
 CHECKSUMS = """
@@ -123,8 +127,9 @@ class Places:
 
     def hears(self, listener: NodePlan | None, sender: NodePlan, source: str, to: str) -> str:
         """From where a datagram comes that a node sends with this source; empty if it does not arrive."""
-        with self.listening(self.python(listener, HEAR)) as process:
-            run(*self.python(sender, SEND, source, to))
+        mark = f"{sender.name} as {source}"
+        with self.listening(self.python(listener, HEAR, mark)) as process:
+            run(*self.python(sender, SEND, source, to, mark))
             assert process.stdout is not None
             return process.stdout.readline().strip()
 
