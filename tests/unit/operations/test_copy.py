@@ -25,6 +25,9 @@ from winlab.operations import copy, look
 from winlab.operations.copied import Copied
 from winlab.operations.copy import Place
 
+# a thread whose connection was cut would print a traceback to the user
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+
 LARGE = os.urandom(3 << 20) + bytes(1 << 20)
 
 

@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import paramiko
 
@@ -30,9 +31,23 @@ AS_ROOT = (
 
 
 class _Client(paramiko.SFTPClient):
-    """paramiko's client, with a limit for messages: it would take any size that the guest announces."""
+    """paramiko's client with a limit for messages, and without a traceback if the connection is lost."""
+
+    def open(self, filename: str | bytes, mode: str = "r", bufsize: int = -1) -> paramiko.SFTPFile:
+        """The thread that requests blocks says nothing if it fails: who reads them is told as well."""
+        file = super().open(filename, mode, bufsize)
+        inner: Any = file  # its types name only what is public
+        request = inner._prefetch_thread
+
+        def request_quietly(*args: Any) -> None:
+            with suppress(paramiko.SSHException, OSError, EOFError):
+                request(*args)
+
+        inner._prefetch_thread = request_quietly
+        return file
 
     def _read_all(self, n: int) -> bytes:
+        """Without a limit it would take any size that the guest announces."""
         if n > MOST_MESSAGE:
             raise paramiko.SFTPError(f"the guest sends a message of {n:,} bytes")
         return bytes(super()._read_all(n))  # type: ignore[misc]

@@ -129,7 +129,8 @@ class SshGuest:
     def is_connected(self) -> bool:
         """Whether the connection still stands, as far as is known."""
         transport = self._client.get_transport()
-        return transport is not None and transport.is_active()
+        # paramiko's thread first notes why it ends, then closes channels, and is_active() is false only after that
+        return transport is not None and transport.is_active() and transport.saved_exception is None
 
     def _begin(self, command: Sequence[str], stdin: Input) -> paramiko.Channel:
         line = ways(self._tag.system).by_ssh(command_line(self._tag.system, command))
