@@ -151,10 +151,16 @@ class AnyLogin(paramiko.ServerInterface):
         return paramiko.OPEN_SUCCEEDED
 
     def answer(self, act: Callable[..., None], *args: Any) -> bool:
-        """Grant a request for a command, and do this a moment later."""
-        later = threading.Timer(0.05, act, args)
-        later.daemon = True
-        later.start()
+        """Grant a request for a command, and do this once the client was sent the grant."""
+        send = self.transport._send_user_message
+
+        def grant(message: paramiko.Message) -> None:
+            send(message)
+            if threading.current_thread() is self.transport:  # others may send meanwhile, for other channels
+                self.transport._send_user_message = send  # type: ignore[method-assign]
+                threading.Thread(target=act, args=args, daemon=True).start()
+
+        self.transport._send_user_message = grant  # type: ignore[method-assign]
         return True
 
 

@@ -29,8 +29,9 @@ def moved(ran: Ran) -> list[int]:
 
 
 def about(ran: Ran, *seconds: int) -> bool:
+    """Whether the clock was moved by that, and by the time that the script took on a busy machine."""
     return len(moved(ran)) == len(seconds) and all(
-        abs(one - two) <= 10 for one, two in zip(moved(ran), seconds, strict=True)
+        abs(one - two) <= 60 for one, two in zip(moved(ran), seconds, strict=True)
     )
 
 

@@ -83,7 +83,6 @@ def test_a_file_of_the_user_keeps_its_permissions(tmp_path: Path, umask: None) -
     assert (mode(path), path.read_text()) == (0o600, "two")
 
 
-@pytest.mark.timeout(20)
 def test_devices_and_pipes_are_refused(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

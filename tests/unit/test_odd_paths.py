@@ -65,7 +65,6 @@ def pipe(tmp_path: Path) -> Path:
     return tmp_path / "pipe"
 
 
-@pytest.mark.timeout(5)
 @pytest.mark.parametrize(
     "read",
     [
@@ -82,7 +81,6 @@ def test_no_one_waits_for_a_pipe(read: Callable[[Path], object], pipe: Path) -> 
     assert caught.value.why == "It is not a file."
 
 
-@pytest.mark.timeout(5)
 @pytest.mark.parametrize("file", ["pipe", "/dev/zero", "large"])
 def test_a_kubeconfig_that_names_an_endless_file(file: str, pipe: Path) -> None:
     with (pipe.parent / "large").open("wb") as large:
@@ -102,7 +100,6 @@ def test_a_kubeconfig_that_names_an_endless_file(file: str, pipe: Path) -> None:
         join.chosen(config, "", "lab")
 
 
-@pytest.mark.timeout(5)
 def test_an_endless_kubeconfig() -> None:
     with pytest.raises(UsageError, match="more than"):
         join.chosen(Path("/dev/zero"), "", "lab")

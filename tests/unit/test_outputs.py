@@ -110,7 +110,6 @@ def test_every_output_of_the_command_line_is_tried_here() -> None:
     assert found == set(OUTPUTS) - {"kubeconfig --merge", "lock --file"}  # the one is a flag, the other has a default
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("kind", ["pipe", "link to a device", "link to a stream"])
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_what_is_not_a_file_is_refused_by_name(
@@ -133,7 +132,6 @@ def test_what_is_not_a_file_is_refused_by_name(
         os.read(pipe[0], 1)
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize("name", [name for name in OUTPUTS if name != "plan --render"])  # it names a folder
 def test_a_stream_is_written_to_or_refused(name: str, pipe: tuple[int, int]) -> None:
     path = Path(f"/dev/fd/{pipe[1]}")

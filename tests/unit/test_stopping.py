@@ -19,9 +19,17 @@ def asks_for_ever() -> None:
 
 
 def test_an_interrupt_ends_the_threads_of_a_pool() -> None:
+    begun = threading.Semaphore(0)
+
+    def work() -> None:
+        begun.release()
+        asks_for_ever()
+
     def interrupted() -> None:
         with Threads(2) as pool:
-            jobs.extend(pool.submit(asks_for_ever) for _ in range(3))
+            jobs.extend(pool.submit(work) for _ in range(3))
+            for _ in range(2):
+                assert begun.acquire(timeout=60)
             raise KeyboardInterrupt
 
     jobs: list[Future[None]] = []

@@ -56,7 +56,7 @@ $run = @'
         param($name, $file)
         $own = & ([scriptblock]::Create($open))
         $own.AddScript('& $args[0] *>&1 | Out-Default').AddArgument($file) | Out-Null
-        if (-not $own.BeginInvoke().AsyncWaitHandle.WaitOne(20000)) { throw "The task $name does not end." }
+        if (-not $own.BeginInvoke().AsyncWaitHandle.WaitOne(600000)) { throw "The task $name does not end." }
         $own.Runspace.Dispose()
         $own.Dispose()
     }.GetNewClosure()

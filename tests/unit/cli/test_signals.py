@@ -169,7 +169,7 @@ def test_a_signal_without_effect_is_reported(monkeypatch: pytest.MonkeyPatch, nu
     def blocked() -> None:
         libc.pthread_mutex_lock(mutex)
         with signals.as_interrupts(late):
-            threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+            threading.Timer(1, os.kill, (os.getpid(), number)).start()
             libc.pthread_mutex_lock(mutex)
 
     with pytest.raises(KeyboardInterrupt):
@@ -255,6 +255,7 @@ def test_threads_that_do_not_end_are_abandoned_even_without_a_reader(
 def test_threads_that_do_not_end_are_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     codes: list[int] = []
     monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(main, "SAYING", 60)
     own = session.Session()
     with own.shown() as tell:
         for event in (

@@ -258,12 +258,22 @@ def test_a_failure_ends_blocking_calls_of_other_steps() -> None:
 def test_a_step_that_finishes_is_stopped_by_the_user_alone(interrupted: bool) -> None:
     """An upload to another host must not suffer because one host is off."""
     failed, stop, ended = threading.Event(), threading.Event(), list[str]()
+    begun = threading.Event()
 
     def fail(_: Progress) -> None:
+        begun.wait(60)
         raise HostError("no")
 
+    def be_stopped(progress: Progress) -> None:
+        """It ends when the engine knows of the failure."""
+        begun.set()
+        try:
+            until_stopped(progress)
+        finally:
+            failed.set()
+
     def upload(progress: Progress) -> None:
-        failed.wait(10)
+        failed.wait(60)
         if interrupted:
             stop.set()
         for _ in range(10):
@@ -271,13 +281,9 @@ def test_a_step_that_finishes_is_stopped_by_the_user_alone(interrupted: bool) ->
             stopping.check()
         ended.append("upload")
 
-    def listen(event: Event) -> None:
-        if isinstance(event, StepFailed):
-            failed.set()
-
-    steps = [make("f", fail), replace(make("u", upload), finishes=True), make("x", nothing, after="u")]
+    steps = [make("f", fail), make("s", be_stopped), replace(make("u", upload), finishes=True)]
     with pytest.raises(HostError, match="no"), stopping.by(stop):
-        engine.run(steps, listen)
+        engine.run([*steps, make("x", nothing, after="u")], Recorder())
     assert ended == ([] if interrupted else ["upload"])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -264,10 +265,12 @@ def test_a_second_setup_or_teardown_waits(tmp_path: Path, monkeypatch: pytest.Mo
     with changes.alone(host):
         thread = threading.Thread(target=second)
         thread.start()
-        thread.join(0.3)
+        while not host.said:
+            assert thread.is_alive()
+            time.sleep(0.01)
         assert not done
         Record(host.record).mark("pool")  # which the second one must see
-    thread.join(10)
+    thread.join(60)
     assert len(done) == 1
     assert "another winlab" in host.said[0]
     assert "pool" in host.done

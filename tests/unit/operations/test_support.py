@@ -169,7 +169,7 @@ def test_failed_and_unanswered_questions_are_listed(folder: LabFolder, monkeypat
         raise KeyError("bug")
 
     playing(monkeypatch, Source("half", half), Source("hang", hang), Source("broken", broken))
-    monkeypatch.setattr(support, "LIMIT", 2.0)
+    monkeypatch.setattr(support, "LIMIT", 5.0)
     notes: list[Event] = []
     path = Lab("lab").support(listener=notes.append)
     never.set()

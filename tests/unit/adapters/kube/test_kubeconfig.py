@@ -279,7 +279,6 @@ def device(path: Path) -> None:
         pytest.skip("only root makes devices")
 
 
-@pytest.mark.timeout(5)
 @pytest.mark.parametrize("make", [device, os.mkfifo, os.mkdir])
 def test_special_files_are_never_replaced(
     make: Callable[[Path], None], folder: LabFolder, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
