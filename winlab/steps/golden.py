@@ -230,12 +230,12 @@ class _Build:
     def _begin(self, there: NodeScripts, progress: Progress) -> bool:
         """Start sysprep; False if Windows must be restarted first. If sysprep does not start, the note is removed."""
         try:
-            # not repeated when the connection is lost: sysprep may be running, and a second one would corrupt the
-            # image. The next create checks whether it runs
             if not there.run(self._call(begin=True), progress.say).restart:
                 return True
         except UnreachableError:
-            raise  # it may have started
+            # sysprep may be running, and a second one would corrupt the image. _await_off checks whether it runs
+            progress.say("the connection was lost while sysprep started")
+            return True
         except GuestError:
             self.note.unlink(missing_ok=True)
             raise

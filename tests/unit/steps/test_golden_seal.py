@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ class Guest:
         self.asked: list[str] = []
         self.noted: list[bool] = []
         self.killed = False
+        self.switch_off: Callable[[], object] | None = None  # what sysprep does before the script's answer arrives
         self.note = LabFolder("lab").path
         self.sysprep: dict[str, object] = {}  # what is special in its answer
         self.executed: list[Sequence[str]] = []
@@ -49,6 +50,9 @@ class Guest:
             self.noted.append(self.note.exists())
             if call.begin and self.killed:
                 raise KeyboardInterrupt  # as close to a kill as a test can get
+            if call.begin and self.switch_off:
+                self.switch_off()
+                raise UnreachableError("The connection was lost.")
         self.asked.append("look" if isinstance(call, on_windows.Seal) and not call.begin else call.script)
         return answers.result(call, self.sysprep if call.script == "sealed" else {"restart": False})
 
@@ -120,6 +124,13 @@ def test_a_machine_that_lost_its_power_is_not_sealed(builder: Builder, forgotten
         builder.step.run(Quiet())
     assert "same command again" in caught.value.cure
     assert not builder.step.done()
+
+
+def test_a_sysprep_that_is_faster_than_the_answer_has_sealed_the_machine(builder: Builder) -> None:
+    builder.note.unlink()
+    builder.guest.answers, builder.guest.switch_off = True, builder.domain.shutdown
+    builder.step.run(Quiet())
+    assert builder.step.done()
 
 
 def create_again(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
