@@ -22,6 +22,7 @@ from winlab.adapters.vm.domains import Named, find
 from winlab.errors import GuestError, UnreachableError
 
 ANSWER = 5  # seconds for the answer to one request
+SILENCE = 30.0  # seconds without an answer about a running program: a busy guest's agent may need more than ANSWER
 LIMIT = 60.0  # seconds for a command
 POLL = 0.5  # seconds
 OUTPUT = 8 << 20  # bytes of one stream; libvirt itself refuses an answer of more than 10 MiB
@@ -62,10 +63,18 @@ def execute(
     pid = started.get("pid") if isinstance(started, dict) else None
     if type(pid) is not int:
         raise GuestError(f"The guest agent in '{machine.domain}' does not say what it started.")
-    end = time.monotonic() + limit
+    heard = time.monotonic()
+    end = heard + limit
     while time.monotonic() < end:
         stopping.check()
-        status = _ask(conn, machine, "guest-exec-status", pid=pid)
+        try:
+            status = _ask(conn, machine, "guest-exec-status", pid=pid)
+        except UnreachableError:
+            if time.monotonic() - heard > SILENCE:
+                raise
+            time.sleep(POLL)
+            continue
+        heard = time.monotonic()
         if not isinstance(status, dict):
             break
         if status.get("exited") is True:

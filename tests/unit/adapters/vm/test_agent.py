@@ -12,6 +12,7 @@ import libvirt_qemu
 import pytest
 
 from winlab.adapters.vm import agent
+from winlab.errors import UnreachableError
 
 MACHINE: Any = SimpleNamespace(domain="winlab-lab.node-1", uuid="u")
 
@@ -38,3 +39,23 @@ def test_a_guest_without_an_agent_keeps_its_clock(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(agent, "find", lambda conn, machine: machine)
     monkeypatch.setattr(libvirt_qemu, "qemuAgentCommand", refuse)
     assert not agent.set_clock(None, MACHINE)
+
+
+@pytest.mark.parametrize("patience", [30.0, -1.0])
+def test_an_answer_about_a_running_program_may_be_missed(monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
+    answers: Any = iter(['{"return":{"pid":7}}', None, '{"return":{"exited":true,"exitcode":3,"out-data":"eA=="}}'])
+
+    def answer(*_: object) -> str:
+        if (text := next(answers)) is None:
+            raise libvirt.libvirtError("Guest agent is not responding: Guest agent not available for now")
+        return str(text)
+
+    monkeypatch.setattr(agent, "find", lambda conn, machine: machine)
+    monkeypatch.setattr(libvirt_qemu, "qemuAgentCommand", answer)
+    monkeypatch.setattr(agent, "POLL", 0)
+    monkeypatch.setattr(agent, "SILENCE", patience)
+    if patience < 0:
+        with pytest.raises(UnreachableError, match="guest-exec-status"):
+            agent.execute(None, MACHINE, ["x"])
+    else:
+        assert agent.execute(None, MACHINE, ["x"]) == (3, b"x", b"")
