@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 
+from winlab import stopping
 from winlab.adapters import traces
 from winlab.adapters.guests.base import Guest
 from winlab.adapters.guests.connect import connect
@@ -322,6 +323,7 @@ def _unknown(folder: LabFolder, site: Site, hosts: Hypervisors) -> list[NodeStat
 
 
 def _ask(machine: Machine, folder: LabFolder, skew: float) -> NodeStatus:
+    stopping.check()
     if machine.state != "running":
         return NodeStatus(machine.tag, machine.state, None, autostart=machine.autostart)
     try:

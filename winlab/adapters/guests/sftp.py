@@ -34,7 +34,7 @@ class _Client(paramiko.SFTPClient):
     """paramiko's client with a limit for messages, and without a traceback if the connection is lost."""
 
     def open(self, filename: str | bytes, mode: str = "r", bufsize: int = -1) -> paramiko.SFTPFile:
-        """The thread that requests blocks says nothing if it fails: who reads them is told as well."""
+        """The thread that requests blocks says nothing if it fails: what reads them fails, too."""
         file = super().open(filename, mode, bufsize)
         inner: Any = file  # its types name only what is public
         request = inner._prefetch_thread

@@ -40,10 +40,10 @@ disabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 
 [ttrpc]
   address = '$work/c.sock.ttrpc'
 END
+trap 'kill "${!-}" 2>/dev/null || true' EXIT
+trap 'exit 143' TERM INT HUP
 "$containerd" --config "$work/config.toml" >"$work/log" 2>&1 &
 daemon=$!
-trap 'kill $daemon 2>/dev/null || true' EXIT
-trap 'exit 143' TERM INT HUP
 tries=0
 until "$ctr" --address "$work/c.sock" version >/dev/null 2>&1; do
     tries=$((tries + 1))

@@ -11,15 +11,15 @@ import (
 func main() {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCHLD)
-	for signal := range signals {
-		if signal != syscall.SIGCHLD {
-			return
-		}
-		for {
+	for {
+		for { // also before the first signal: an orphan may have ended before there was anything to receive it
 			pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 			if err != syscall.EINTR && pid <= 0 {
 				break
 			}
+		}
+		if <-signals != syscall.SIGCHLD {
+			return
 		}
 	}
 }
