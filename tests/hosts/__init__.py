@@ -12,4 +12,6 @@ from hosts.lan import MANAGEMENT as MANAGEMENT
 from hosts.lan import TUNNELS as TUNNELS
 from hosts.make import Hosts as Hosts
 from hosts.make import install as install
+from hosts.site import add as add
 from hosts.site import one_site as one_site
+from hosts.site import within as within

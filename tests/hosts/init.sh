@@ -41,7 +41,9 @@ if [ ! -e "$disk/made" ]; then # the first boot: without what the machine that r
     var/log/openvswitch var/log/ovn var/lib/libvirt/qemu var/lib/libvirt/images var/cache/libvirt var/log/libvirt/qemu; do
     [ -d "$folder" ] || continue
     was=$(stat -c '%u:%g %a' "$folder")
-    rm -rf "$folder"; mkdir "$folder"; chown "${was% *}" "$folder"; chmod "${was#* }" "$folder"
+    # again where a test adds a file to the folder below meanwhile: then the kernel says that it is not empty
+    until rm -rf "$folder"; do sleep 0.1; done
+    mkdir "$folder"; chown "${was% *}" "$folder"; chmod "${was#* }" "$folder"
   done
   rm -rf etc/winlab etc/libvirt/hooks etc/libvirt/storage etc/ssh/ssh_host_* root/.ssh var/lib/winlab
   tr -d - <proc/sys/kernel/random/uuid >etc/machine-id

@@ -1,10 +1,28 @@
-"""Makes hosts one site of winlab's."""
+"""Makes hosts one site of winlab's, and waits for what they do."""
 
 from __future__ import annotations
 
 import subprocess  # noqa: TID251 - a type
+import time
+from collections.abc import Callable
 
 from hosts.host import Host
+
+LIMIT = 120  # seconds: only a hang exceeds it
+
+
+def within(check: Callable[[], bool], seconds: float = LIMIT) -> None:
+    """Wait until it is true; only a hang exceeds the limit."""
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.3)
+
+
+def add(first: Host, other: Host) -> None:
+    """Add ``h2`` as ``hypervisor-2``, and so on; ssh may take longer than its limit on a busy machine."""
+    words = ("hypervisor", "add", f"hypervisor-{other.name[1:]}", f"qemu+ssh://root@{other.name}/system")
+    within(lambda: first.winlab(*words, check=False).returncode == 0)
 
 
 def one_site(first: Host, *others: Host, user: str = "root") -> list[subprocess.CompletedProcess[str]]:

@@ -25,8 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from flagged import Authority
 from guests import plug, write
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
-from test_hosts import within
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site, within
 from test_three_hosts import join
 
 from winlab.design.catalog import versions

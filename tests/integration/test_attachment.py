@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import base64
 import pickle
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import plans
 import pytest
 import yaml
-from hosts import Host, Hosts, install
+from hosts import Host, Hosts, install, within
 from hosts.host import WINLAB
 
 from winlab.design import spec
@@ -28,7 +27,6 @@ from winlab.design.render.topology import topology
 BRIDGE, GATEWAY, CONTAINER = "br-0123456789ab", "172.18.0.1", "172.18.0.2"
 PODS, POD = "10.244.5.0/24", "10.244.5.7"
 PORT = "8000"
-LIMIT = 120  # seconds: only a hang exceeds it
 CLUSTER = ForeignCluster(
     server="https://198.51.100.2:6443", advertised="https://198.51.100.2:6443", ca="", version="v1.36.1",
     pod_cidr="10.244.0.0/16", service_cidr="10.96.0.0/16", dns="10.96.0.10", domain="cluster.local", cni=None,
@@ -127,13 +125,6 @@ def serve(host: Host, *enter: str) -> None:
 
 def ask(host: Host, address: str, *enter: str) -> str:
     return host.run(*enter, "python3", "-c", ASK, address, check=False).stdout.strip()
-
-
-def within(check: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT
-    while not check():
-        assert time.monotonic() < end
-        time.sleep(0.3)
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,8 @@ exec chroot . /bin/sh -euc '
   for folder in /etc/libvirt/storage /etc/libvirt/qemu /var/lib/libvirt/qemu /var/lib/ovn /var/lib/openvswitch; do
     mkdir -p $folder  # some are made by libvirt itself, when it first runs
     owner=$(stat -c %u:%g $folder)
-    rm -rf $folder; mkdir $folder; chown $owner $folder
+    until rm -rf $folder; do sleep 0.1; done  # a file may appear in the one below
+    mkdir $folder; chown $owner $folder
   done
   cd "$0"; python=$1; shift; "$python" "$@"' "$2" "$3" "/mnt/$(basename "$1")"
 """

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import results
-from hosts import Host, Hosts, install, one_site
+from hosts import Host, Hosts, add, install, one_site
 from hosts.host import WINLAB
 
 URI = "qemu+ssh://root@h2/system"
@@ -28,15 +28,15 @@ def site() -> Iterator[tuple[Host, Host, Host]]:
 
 @pytest.fixture
 def added(site: tuple[Host, Host, Host]) -> tuple[Host, Host, Host]:
-    site[0].winlab("hypervisor", "add", NAME, URI)
+    add(site[0], site[1])
     return site
 
 
 def test_a_host_that_has_joined_is_added_for_all_users_and_removed(site: tuple[Host, Host, Host]) -> None:
     first, second, _ = site
-    done = first.winlab("hypervisor", "add", NAME, URI)
+    add(first, second)
+    done = first.winlab("hypervisor", "add", NAME, URI)  # its facts are read again
     assert "can carry labs" in done.stdout
-    first.winlab("hypervisor", "add", NAME, URI)  # its facts are read again
     listed = results.items(first.winlab("hypervisor", "list", "-o", "json", user="ann").stdout)
     assert [(one["name"], one["answers"], one["machines"]) for one in listed] == [
         ("hypervisor-1", True, 0), (NAME, True, 0),

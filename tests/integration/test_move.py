@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import results
 from harness import Winlab
-from hosts import MANAGEMENT, TUNNELS, Host, Hosts, install, one_site
+from hosts import MANAGEMENT, TUNNELS, Host, Hosts, add, install, one_site
 from hosts.host import WINLAB
 
 pytestmark = pytest.mark.slow  # minutes of emulated guests that move
@@ -88,7 +88,7 @@ def lab() -> Iterator[Lab]:
         for host in made.all:  # by the machine's SMBIOS, which all have, libvirt takes them for one host
             host.run("sh", "-c", "echo 'host_uuid_source = \"machine-id\"' >>/etc/libvirt/libvirtd.conf")
         one_site(first, second)
-        first.winlab("hypervisor", "add", SECOND, "qemu+ssh://root@h2/system")
+        add(first, second)
         first.winlab(*CREATE)
         made_lab = Lab(made)
         made_lab.fill()

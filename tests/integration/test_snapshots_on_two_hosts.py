@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import results
 from harness import Winlab
-from hosts import Host, Hosts, install, one_site
+from hosts import Host, Hosts, add, install, one_site
 
 pytestmark = pytest.mark.slow  # minutes of emulated guests
 
@@ -53,7 +53,7 @@ def lab() -> Iterator[Lab]:
     with Hosts("h1", "h2") as made:
         first, second = made.all
         one_site(first, second)
-        first.winlab("hypervisor", "add", SECOND, "qemu+ssh://root@h2/system")
+        add(first, second)
         first.winlab(*CREATE)
         on = {node: name for name, host in ((FIRST, first), (SECOND, second)) for node in nodes(host)}
         assert sorted(on.values()) == [FIRST, SECOND]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pytest
 import results
-from hosts import Host, Hosts, install, one_site
-from test_hosts import TLS, within
+from hosts import Host, Hosts, install, one_site, within
+from test_hosts import TLS
 
 pytestmark = pytest.mark.slow  # four minutes
 
