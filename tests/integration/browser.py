@@ -102,7 +102,8 @@ def browser(folder: Path) -> Iterator[Page]:
         port = _port(profile, process)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=LIMIT) as answer:
             (tab,) = [one for one in json.load(answer) if one["type"] == "page"]
-        with connect(tab["webSocketDebuggerUrl"], max_size=None, proxy=None) as connection:
+        url = tab["webSocketDebuggerUrl"]
+        with connect(url, open_timeout=LIMIT, ping_interval=None, max_size=None, proxy=None) as connection:
             yield Page(connection)
     finally:
         process.terminate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess  # noqa: TID251 - runs QEMU by hand
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class Guest:
     serial: socket.socket
     folder: Path
     heard: bytearray = field(default_factory=bytearray)
+    _monitor: threading.Lock = field(default_factory=threading.Lock)
 
     def wait_for(self, text: bytes) -> None:
         """Wait until COM1 has printed a text."""
@@ -50,7 +52,11 @@ class Guest:
         return news
 
     def picture(self) -> bytes:
-        """The screen as PNG, by QEMU's monitor."""
+        """The screen as PNG, by QEMU's monitor, which serves one connection at a time."""
+        with self._monitor:
+            return self._picture()
+
+    def _picture(self) -> bytes:
         path = self.folder / "screen.png"
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as monitor:

@@ -114,6 +114,15 @@ class On:
         return self.user(command, "--lab", self.lab, *args)
 
 
+def answering(lab: On) -> list[dict[str, Any]]:
+    """The rows of ``status``, once all nodes answer: a login may time out on a busy machine."""
+    for _ in range(10):
+        rows = results.items(lab("status", "--output", "json").stdout)
+        if all(row["answers"] for row in rows):
+            break
+    return rows
+
+
 @dataclass(frozen=True)
 class Golden:
     """A golden image as the command shows it, the flags that select it, and the file that came into it."""

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from winlab.adapters.overlay import ovn
 from winlab.design import spec
+from winlab.design.plan import addresses
 from winlab.design.plan import make as plan
 from winlab.design.plan.model import Plan
 from winlab.design.plan.node_plan import NodePlan
@@ -38,7 +39,7 @@ HEAR = f"""
 import socket, sys
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
     made.bind(("", {PORT}))
-    made.settimeout(5)
+    made.settimeout(float(sys.argv[2]))
     print("listening", flush=True)
     heard = b""
     while heard != sys.argv[1].encode():
@@ -58,17 +59,23 @@ def run(*words: str, check: bool = True) -> bool:
     return subprocess.run(words, check=check, capture_output=not check).returncode == 0
 
 
+def planned(wanted: spec.Spec, lab: str, *others: Plan) -> Plan:
+    """A lab with external addresses that no other one has."""
+    facts = read_facts()
+    with ovn.connect() as northbound:
+        taken = northbound.taken(lab) | {one.network.router_external for one in others}
+    blocks = frozenset(addresses.blocks(facts.external_cidr, taken))
+    return plan.make(wanted, lab, facts, stock.take(wanted).model_copy(update={"blocks": blocks}))
+
+
 class Places:
     """Labs whose nodes are namespaces."""
 
     def __init__(self, reach: str) -> None:
         changes = ("workers.os=debian-13", "network.cni=l3", f"network.reach={reach}")
         wanted = spec.load("1-1-1", changes, environment={})
-        self.labs: list[Plan] = []
-        for number in (1, 2):
-            blocks = wanted.network.model_copy(update={"floating_block": 200 + number})
-            own = wanted.model_copy(update={"network": blocks})
-            self.labs.append(plan.make(own, f"it-r{number}", read_facts(), stock.take(own)))
+        first = planned(wanted, "it-r1")
+        self.labs = [first, planned(wanted, "it-r2", first)]
         self.links: dict[str, str] = {}
 
     def space(self, node: NodePlan) -> str:
@@ -109,6 +116,7 @@ class Places:
 
     def _detach(self, node: NodePlan) -> None:
         run("ovs-vsctl", "--if-exists", "del-port", "br-int", self.links.get(node.port, "none"), check=False)
+        run("ip", "link", "del", self.links.get(node.port, "none"), check=False)  # at once: a namespace goes later
         run("ip", "netns", "del", self.space(node), check=False)
 
     @contextmanager
@@ -125,10 +133,10 @@ class Places:
         """Whether a node, or the host, can open a connection to the service at an address; three attempts."""
         return any(run(*self.python(node, CONNECT, address), check=False) for _ in range(3))
 
-    def hears(self, listener: NodePlan | None, sender: NodePlan, source: str, to: str) -> str:
-        """From where a datagram comes that a node sends with this source; empty if it does not arrive."""
+    def hears(self, listener: NodePlan | None, sender: NodePlan, source: str, to: str, limit: float = 60) -> str:
+        """From where a datagram comes that a node sends with this source; empty if none arrives within the limit."""
         mark = f"{sender.name} as {source}"
-        with self.listening(self.python(listener, HEAR, mark)) as process:
+        with self.listening(self.python(listener, HEAR, mark, str(limit))) as process:
             run(*self.python(sender, SEND, source, to, mark))
             assert process.stdout is not None
             return process.stdout.readline().strip()

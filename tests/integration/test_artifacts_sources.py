@@ -55,6 +55,8 @@ def _surroundings(tmp_path: Path, certificate: Certificate, monkeypatch: pytest.
 
 # --- a real registry ---
 
+LIMIT = 120  # seconds for a registry whose disk is busy
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -66,7 +68,7 @@ def filled(program: Path, certificate: Certificate, tmp_path_factory: pytest.Tem
     """A registry with an image for several systems, as it is and under its own registry's name; its host and digest."""
     folder = tmp_path_factory.mktemp("images")
     with registry(program, folder, certificate) as host:
-        with httpx.Client(verify=certificate.trust(), trust_env=False) as client:
+        with httpx.Client(verify=certificate.trust(), trust_env=False, timeout=LIMIT) as client:
             pusher = Pusher(host, client)
             for name in ("pause", "registry.k8s.io/pause", "docker.io/library/nginx"):
                 entries = [
@@ -165,7 +167,7 @@ def test_an_altered_layer_in_the_registrys_store(program: Path, certificate: Cer
     """The registry serves the stored bytes without checking them."""
     content = os.urandom(100_000)
     with registry(program, tmp_path, certificate) as host:
-        with httpx.Client(verify=certificate.trust(), trust_env=False) as client:
+        with httpx.Client(verify=certificate.trust(), trust_env=False, timeout=LIMIT) as client:
             Pusher(host, client).image("bad", "linux", content, tag="1")
         name = digest(content).removeprefix("sha256:")
         file = next((tmp_path / "store").rglob(f"{name}/data"))

@@ -7,14 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from namespaces import CHECKSUMS, run
+from namespaces import CHECKSUMS, planned, run
 
 from winlab.adapters.overlay import ovn
 from winlab.design import spec
-from winlab.design.plan import make as plan
 from winlab.design.render.topology import topology
-from winlab.host.facts import read_facts
-from winlab.supply.images import stock
 
 LAB = "it-lb"
 LIMIT = 600  # seconds until OVN must know the live servers: a bound for a test that hangs, not an expectation
@@ -38,7 +35,7 @@ class Three:
 
     def __init__(self) -> None:
         wanted = spec.load("3-0-1")
-        self.plan = plan.make(wanted, LAB, read_facts(), stock.take(wanted))
+        self.plan = planned(wanted, LAB)
         self.servers: dict[str, subprocess.Popen[str]] = {}
 
     def inside(self, node: str) -> list[str]:

@@ -26,6 +26,7 @@ from harness import (
     Second,
     Winlab,
     added,
+    answering,
     ask,
     evidence,
     is_ready,
@@ -50,11 +51,7 @@ def test_create_ends_with_a_table(labs: Labs) -> None:
 
 
 def test_status(labs: Labs) -> None:
-    for _ in range(10):  # a login that times out on a busy machine is not a failure
-        found = results.items(text(labs.a("status", "--output", "json")))
-        if all(node["answers"] for node in found):
-            break
-    assert [(n["name"], n["state"], n["answers"]) for n in found] == [
+    assert [(n["name"], n["state"], n["answers"]) for n in answering(labs.a)] == [
         ("controller-1", "running", True),
         ("node-1", "running", True),
     ]
@@ -400,12 +397,12 @@ def test_a_restart_of_the_lab_is_survived(labs: Labs) -> None:
     """Both nodes are switched off and on: another boot, the same addresses and names, Ready by a new report."""
     booted = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))
     starts = {node: _starts(labs, node) for node in ("node-1", "controller-1")}
-    before = results.items(text(labs.a("status", "--output", "json")))
+    before = answering(labs.a)
     began = time.time()
     text(labs.a("restart"))
     assert min(_reported(labs).values()) >= began
     assert all(_starts(labs, node) > count for node, count in starts.items())
-    after = results.items(text(labs.a("status", "--output", "json")))
+    after = answering(labs.a)
     assert [(row["address"], row["external"]) for row in after] == [(row["address"], row["external"]) for row in before]
     assert "10.77.0.11/24" in text(labs.a("exec", "controller-1", "--", "ip -4 -br addr show eth0"))
     again = text(labs.a("exec", "node-1", "--", "type C:\\winlab\\ready.txt"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import results
-from harness import LAB_A, Labs, text
+from harness import LAB_A, Labs, answering, text
 
 NB = "--db=unix:/run/winlab/ovnnb.sock"
 
@@ -24,6 +24,13 @@ def drifts(labs: Labs, *words: str) -> tuple[int, dict[str, Any]]:
     done = labs.a("repair", *words, "--output", "json")
     assert done.returncode in (0, 22), done.stderr
     return done.returncode, {f"{one['node']} {one['what']}".strip(): one for one in results.items(done.stdout)}
+
+
+def assert_as_planned(labs: Labs) -> None:
+    for _ in range(3):  # a login that times out on a busy machine is reported as a drift
+        if (found := drifts(labs, "--check")) == (0, {}):
+            return
+    raise AssertionError(found)
 
 
 @pytest.mark.slow  # containerd is restarted twice: minutes in an emulated node
@@ -42,11 +49,11 @@ def test_a_changed_file_of_a_linux_node_is_reported_and_restored(labs: Labs) -> 
     assert (
         text(labs.a("exec", "controller-1", "--", "systemctl is-active containerd kubelet")).split() == ["active"] * 2
     )
-    assert drifts(labs, "--check") == (0, {})
+    assert_as_planned(labs)
 
 
 def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
-    assert drifts(labs, "--check") == (0, {})
+    assert_as_planned(labs)
     folder = state / "labs" / LAB_A
     plan = json.loads((folder / "design.json").read_text())["plan"]
     node = next(one for one in plan["nodes"] if one["name"] == "node-1")
@@ -68,5 +75,4 @@ def test_drift_is_reported_and_repaired(labs: Labs, state: Path) -> None:
     # the kubelet was seen once the guests could be reached again
     assert seen.keys() >= {"known_hosts", nat, "bridge br-winlab", "node-1 state", "controller-1 kubelet"}
     assert all(one["repaired"] for one in seen.values())
-    statuses = results.items(text(labs.a("status", "--output", "json")))
-    assert [(one["state"], one["answers"]) for one in statuses] == [("running", True), ("running", True)]
+    assert [(one["state"], one["answers"]) for one in answering(labs.a)] == [("running", True), ("running", True)]

@@ -22,7 +22,7 @@ from winlab.events import Quiet
 from winlab.operations.snapshot import memory
 from winlab.snapshots import Id, SavedNode
 
-ORIGIN, COPY = "it-memory", "it-copy"
+ORIGIN, COPY = "it-memory", "it-memory-copy"
 SNAPSHOT = Id(ORIGIN, "s")
 MIB = 256
 BASE = f"{ORIGIN}.base.qcow2"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import results
 import yaml
-from harness import LAB_A, LAB_B, Labs, On, Second, Winlab, ask, is_ready, text, traces
+from harness import LAB_A, LAB_B, Labs, On, Second, Winlab, answering, ask, is_ready, text, traces
 
 COPY = "it-copy"
 
@@ -93,7 +93,7 @@ class TestCopy:
         assert addresses == {"10.77.0.101", "node-1"}, "inside, it is the same"
         for node, command in (("controller-1", "hostname"), ("node-1", "hostname")):
             assert ask(copy, node, name=command)["name"].lower() == node
-        status = results.items(text(copy("status", "--output", "json")))
+        status = answering(copy)
         outside = {row["external"] for row in status}
         origin = results.items(labs.a("status", "--output", "json").stdout)
         assert all(row["answers"] for row in status)

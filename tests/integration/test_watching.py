@@ -46,8 +46,10 @@ def test_a_lab_is_watched_until_ctrl_c(labs: Labs, winlab: Winlab) -> None:
         assert watching.stdout is not None
         for line in watching.stdout:
             view = results.item(line)
-            if [node["state"] for node in view["nodes"]][:2] == ["running", "running"]:
-                break
+            if [node["state"] for node in view["nodes"]][:2] == ["running", "running"] and all(
+                node["answers"] is not None for node in view["nodes"]
+            ):
+                break  # it logged in to both
         watching.send_signal(signal.SIGINT)
         watching.communicate(timeout=60)
     assert watching.returncode == 0

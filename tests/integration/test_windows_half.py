@@ -51,8 +51,14 @@ def admin(cluster: Flagged) -> Kubectl:
         row = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
         eventually(lambda row=row: kubectl.apply([row]))  # type: ignore[misc]
     eventually(lambda: kubectl.apply(objects))
-    assert kubectl.same(objects)
+    eventually(lambda: as_applied(kubectl, objects))
     return kubectl
+
+
+def as_applied(admin: Kubectl, objects: list[dict[str, Any]]) -> None:
+    """A controller may write a status while the API server compares."""
+    if not admin.same(objects):
+        raise ClusterError("The objects differ.")
 
 
 def scheduled(admin: Kubectl) -> list[dict[str, Any]]:
