@@ -115,12 +115,12 @@ class On:
 
 
 def answering(lab: On) -> list[dict[str, Any]]:
-    """The rows of ``status``, once all nodes answer: a login may time out on a busy machine."""
+    """The rows of a ``status`` that succeeds, once all nodes answer: a login may time out on a busy machine."""
     for _ in range(10):
-        rows = results.items(lab("status", "--output", "json").stdout)
-        if all(row["answers"] for row in rows):
+        done = lab("status", "--output", "json")
+        if all(row["answers"] for row in results.items(done.stdout)):
             break
-    return rows
+    return results.items(text(done))
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def test_join(worker: Machine) -> None:
 
 
 def test_pod_network(worker: Machine) -> None:
-    haste, worker.haste = worker.haste, 1  # the script waits for a process of its own: on a busy machine for long
+    haste, worker.haste = worker.haste, 1  # the script waits for another process, which is slow on a busy machine
     done(worker.run("cni", CNI), changed=True)
     worker.haste = haste
     done(worker.run("cni", CNI), changed=False)
